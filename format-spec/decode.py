@@ -888,6 +888,14 @@ class Filter:
         words, query = self.buckets(key)
         return any(bucket_matches(word, query, self.geometry.width) for word in words)
 
+    def expires(self, key):
+        """4.10: the latest epoch in which a match of the key expires; 0 if nothing matches."""
+        width, now = self.geometry.width, self.counts.epoch
+        words, query = self.buckets(key)
+        found = [slot for word in words for slot in lanes(word, width) if matches(slot, query, width)]
+        return max((math.inf if slot == width.universal else now + (slot - now & width.expiry_mask) for slot in found),
+                   default=0)
+
     def count(self, key):
         """4.8"""
         if self.block.kind != KIND_COUNTING:
@@ -1036,10 +1044,12 @@ class Run:
         if form != 1:
             raise Refused("%s: format %d, but this program reads format 1" % (path, form))
         self.store, self.uuid = data[16:32].hex(), data[32:48].hex()
-        self.count, kind = _u64(data, 48), _u32(data, 56)
-        if self.bits > 29 or not 1 <= self.count < 1 << 32 or kind not in KINDS or any(data[60:4092]):
+        self.count, kind, self.epoch = _u64(data, 48), _u32(data, 56), _u64(data, 60)
+        if self.bits > 29 or not 1 <= self.count < 1 << 32 or kind not in KINDS or any(data[68:4092]):
             raise Refused("%s: its head is not that of a run" % path)
         self.kind = KINDS[kind]
+        if not is_within(*((FIRST_EPOCH, MAX_TIME) if self.kind == "forgetting" else (0, 0)))(self.epoch):
+            raise Refused("%s: its epoch is %d" % (path, self.epoch))
         pages = -(-self.count // self.RECORDS)
         if len(data) != self.PAGE * (1 + pages + -(-(1 << self.bits) // self.ENTRIES)):
             raise Refused("%s: has %d bytes" % (path, len(data)))
@@ -1058,9 +1068,10 @@ class Run:
                 key = (_u64(data, at + 8 * place), word & 0x7fffff)
                 says = (word >> 23) - (word >> 31 << 9)
                 twice = before == key
-                if before is not None and before > key or twice and self.kind == "set":
+                if before is not None and before > key or twice and self.kind != "counting":
                     raise Refused("%s: page %d is not in order" % (path, page))
-                if says == 0 or self.kind == "set" and says != 1 or twice and (self.copies[key] > 0) != (says > 0):
+                right = says != 0 and not (twice and (self.copies[key] > 0) != (says > 0))
+                if not {"set": says == 1, "counting": right, "forgetting": 1 <= says <= 15}[self.kind]:
                     raise Refused("%s: page %d has a record that says %d" % (path, page, says))
                 self.copies[key] = self.copies.get(key, 0) + says
                 self.records.append(key)
@@ -1083,6 +1094,7 @@ class Store:
         self.root = root
         path = os.path.join(root, "store.toml")
         self.fields = fields = toml_of(path)
+        self.forgets = fields.get("kind") == "forgetting"
         # 4
         check_fields(path, fields, {
             "uuid": is_uuid,
@@ -1093,7 +1105,15 @@ class Store:
             "slots": is_within(2, 7),
             "capacity": is_within(1, MAX_NUMBER),
             "growth": lambda value: value in ("auto", "never"),
+            **({} if not self.forgets else {
+                "forget_after": is_within(1, MAX_TIME),
+                "epoch_length": is_within(1, MAX_TIME // 4),
+                "expiry_bits": lambda value: (fields.get("slots"), value) in Width.FORGETTING,
+                "refresh": lambda value: isinstance(value, bool),
+            }),
         }, {"rate": is_part, "max_file_size": is_within(1, MAX_NUMBER), "max_rate": is_part, "divided": lambda value: value is True})
+        if self.forgets and fields["forget_after"] > ((1 << fields["expiry_bits"]) - 2) * fields["epoch_length"]:
+            raise Refused("%s: its entries do not live for `forget_after`" % path)
         found = (VERSION_NAME.fullmatch(name) for name in os.listdir(os.path.join(root, "versions")))
         numbers = sorted(int(name.group(1)) for name in found if name)
         if not numbers:
@@ -1120,6 +1140,7 @@ class Store:
             ("uuid", run.uuid, row["file"][-36:-4]),
             ("kind", run.kind, self.fields["kind"]),
             ("number of records", run.count, row["records"]),
+            ("epoch", run.epoch, row.get("epoch", 0)),
             ("length", len(run.data), row["bytes"]),
         ):
             if found != expected:
@@ -1139,6 +1160,13 @@ class Store:
             "first": is_within(1, number),
             "fence": is_within(0, number),
         }
+
+        def epoch(last):
+            """14"""
+            return {"epoch": is_within(FIRST_EPOCH, last)} if self.forgets else {}
+
+        required.update(epoch(MAX_TIME // self.fields.get("epoch_length", 1)))
+        epochs = epoch(table.get("epoch", 0))
         optional = {"token": bool, "shard": bool, "run": bool}
         if number == 1:
             optional = {}
@@ -1151,6 +1179,7 @@ class Store:
                 "number": is_within(0, MAX_NUMBER),
                 "version": is_within(2, number),
                 "base": is_within(1, done.get("version", 1) - 1),
+                **epochs,
             }, {"state": is_text_within(1 << 20)})
         tokens = table.get("token", ())
         strings = sum(len(done["application"].encode()) + len(done.get("state", "").encode()) for done in tokens)
@@ -1166,6 +1195,7 @@ class Store:
                 "rate": lambda value: isinstance(value, float) and 0 <= value <= 1,
                 "since": is_within(2, number),
                 "folded": is_within(1, shard.get("since", 2) - 1),
+                **epochs,
             })
             if int(shard["file"][:-38]) >= shard["since"]:
                 raise Refused("%s: %s is of a version that came later" % (path, shard["file"]))
@@ -1178,6 +1208,7 @@ class Store:
                 "from": is_within(before + 1, run.get("to", number)),
                 "records": is_within(1, (1 << 32) - 1),
                 "bytes": is_within(1, MAX_NUMBER),
+                **epochs,
             })
             if int(run["file"][:-37]) >= run["since"]:
                 raise Refused("%s: %s is of a version that came later" % (path, run["file"]))
@@ -1208,6 +1239,9 @@ class Store:
             ("commit", contents.commit, row["commit"]),
             ("length", len(contents.data), row["bytes"]),
             ("entries", contents.counts.entries, row["entries"]),
+            ("epoch", contents.counts.epoch, row.get("epoch", 0)),
+            ("forgetting", (block.forget_after, block.epoch_length, block.refresh),
+             tuple(fields.get(name, 0) for name in ("forget_after", "epoch_length", "refresh"))),
         ):
             if found != expected:
                 raise Refused("%s: its %s is %s, not %s" % (path, what, found, expected))
@@ -1247,6 +1281,11 @@ class Store:
         copies = self.filters[shard].count(key) if shard in self.filters else 0
         if self.fields["kind"] == "set":
             return int(copies > 0 or bool(said))
+        if self.forgets:
+            # 14
+            last = [run.epoch + run.copies[run.key(high, low)] for run in pending if run.key(high, low) in run.copies]
+            last += [self.filters[shard].expires(key)] if shard in self.filters else []
+            return int(max(last, default=0) > self.newest["epoch"])
         highest = 2 * Width(self.fields["slots"]).most_copies
         return highest if copies == highest else min(max(copies + sum(said), 0), highest)
 

@@ -591,8 +591,8 @@ impl Options {
         }
     }
 
-    /// [`Error::Retention`] if an existing filter forgets in another way than these options ask for.
-    fn check_forgetting(&self, path: &Path, found: Forgetting) -> Result<()> {
+    /// [`Error::Retention`] if an existing filter or store forgets in another way than these options ask for.
+    pub(crate) fn check_forgetting(&self, path: &Path, found: Forgetting) -> Result<()> {
         let Forgetting { after, epoch, refresh } = found;
         let fits = self.forget_after.is_none_or(|asked| millis(asked) == after)
             && self.forget_within.is_none_or(|asked| epoch <= millis(asked))

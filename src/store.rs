@@ -62,6 +62,7 @@ mod divide;
 mod error;
 mod files;
 mod fold;
+mod forgetting;
 mod history;
 mod info;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::layout::{
 };
 use super::metadata::Metadata;
 use crate::cuckoo::{Counts, Forgetting, HashKind, KeyHasher, Kind, TAIL_LENGTHS};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Whether a filter may double itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -34,16 +34,6 @@ pub(crate) struct Identity {
     pub(crate) geometry: Geometry,
     /// In forgetting filters alone.
     pub(crate) forgetting: Option<Forgetting>,
-}
-
-impl Identity {
-    /// Fails for a forgetting filter, which `op` cannot handle.
-    pub(crate) fn refuse_forgetting(&self, path: &Path, op: &'static str) -> Result<()> {
-        if self.kind != Kind::Forgetting {
-            return Ok(());
-        }
-        Err(Error::Kind { path: path.to_owned(), found: self.kind, wanted: Kind::Set, op })
-    }
 }
 
 /// The limits and targets given at creation, kept through doublings.

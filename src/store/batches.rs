@@ -3,6 +3,7 @@
 use super::error::{Error, Result};
 use super::fold::Deed;
 use super::update::Update;
+use crate::write::InTime as _;
 use crate::{Batches, Error as FilterError, Key, KeyHash, Kind};
 
 /// Works on up to [`Options::threads`](crate::Options::threads) threads, each with a shard of its own.
@@ -19,7 +20,8 @@ impl Batches for Update {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, FilterError)>> {
-        self.take_all(keys, Deed::Insert, new)
+        let expiry = if self.forgets() { self.expiry_now()? } else { 0 };
+        self.take_all(keys, Deed::Insert, &|_| expiry, new)
     }
 
     fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
@@ -28,6 +30,6 @@ impl Batches for Update {
             let (path, wanted) = (self.store.path().to_owned(), Kind::Counting);
             return Err(FilterError::Kind { path, found, wanted, op: "removing keys" }.into());
         }
-        self.take_all(keys, Deed::Remove, removed).map(drop)
+        self.take_all(keys, Deed::Remove, &|_| 0, removed).map(drop)
     }
 }

@@ -135,7 +135,7 @@ impl Store {
 
     /// The change with one run in place of its several.
     pub(super) fn with_one_run(&self, change: &Change) -> Result<Change> {
-        let base = Version { number: change.base, ..Version::first([0; 16]) };
+        let base = Version { number: change.base, ..Version::first([0; 16], 0) };
         let mut sealed: Vec<Sealed> = change.runs().cloned().collect();
         while sealed.len() > 1 {
             let mut fewer = Vec::new();
@@ -155,8 +155,9 @@ impl Store {
         }
         let runs = sealed.iter().map(|sealed| self.open_sealed(base, sealed)).collect::<Result<Vec<_>>>()?;
         let at_most = runs.iter().map(Run::records).sum();
+        let epoch = sealed.iter().map(|sealed| sealed.epoch).max().unwrap_or_default();
         let merged = Merged::new(runs.iter().map(Run::all));
-        self.write_run(base.number, None, at_most, merged)
+        self.write_run((base.number, epoch), None, at_most, merged)
     }
 
     /// That each sealed file belongs into this commit, and that its file is there.
@@ -324,7 +325,10 @@ impl Change {
     /// The version that has these changes on top of `newest`.
     pub(super) fn on(&self, newest: &Version, id: [u8; 16]) -> Version {
         let number = newest.number + 1;
+        let epoch = self.sealed.iter().map(|sealed| sealed.epoch).max().unwrap_or_default();
         let mut next = Version {
+            epoch: newest.epoch.max(epoch),
+            until: None,
             number,
             id,
             time: SystemTime::now(),
@@ -341,7 +345,10 @@ impl Change {
             }
         }
         if let Some(Token { application, number: of, state }) = &self.token {
-            let done = Done { number: *of, version: number, base: self.base, state: state.clone() };
+            // Without files, nothing was new, whatever the epoch.
+            let epoch = if epoch > 0 { epoch } else { newest.epoch };
+            let (state, base) = (state.clone(), self.base);
+            let done = Done { number: *of, version: number, base, state, epoch };
             next.tokens.insert(application.clone(), done);
         }
         next

@@ -58,10 +58,14 @@ impl Store {
     /// Folds what is pending into the shards for which that is due, or into `all` that have anything pending; then
     /// merges runs, if there are too many. Commits do the same as they come.
     ///
+    /// A forgetting store first comes to the time of the clock; then shards are written anew whose keys have all expired, or
+    /// any key of `all`. A clock that looks wrong is [`Clock`](crate::Error::Clock), as for inserts.
+    ///
     /// May run beside any other work on the store. If others rewrite a shard meanwhile, theirs counts. `progress` is told
     /// the shards folded, and all that are to be.
     pub fn compact(&self, all: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Compacted> {
-        let (newest, mut told) = (self.newest()?, Compacted::default());
+        let (newest, is_new) = self.come_to_clock()?;
+        let mut told = Compacted { version: is_new.then_some(newest.number), ..Compacted::default() };
         let done = self.compact_from(&newest, all, &mut told, progress);
         self.or_give_way(&newest, done)?;
         Ok(told)
@@ -122,7 +126,7 @@ impl Store {
 
     fn due(&self, reader: &StoreReader, which: Due) -> Result<Vec<u32>> {
         let version = reader.version();
-        if which != Due::All && no_shard_is_due(version) {
+        if which != Due::All && no_shard_is_due(version) && self.description.retention.is_none() {
             return Ok(Vec::new());
         }
         let may_refuse = self.description.growth == Growth::Never
@@ -132,8 +136,8 @@ impl Store {
         for shard in 0..self.description.shards {
             let (pending, due) = (reader.count_pending(shard)?, self.due_at(version, shard));
             let is_due = match which {
-                Due::All => pending > 0,
-                Due::Asked => pending > due,
+                Due::All => pending > 0 || reader.has_expired(shard, true),
+                Due::Asked => pending > due || reader.has_expired(shard, false),
                 // Where so much is pending, the shard was full, and every commit would find out again.
                 Due::AfterCommit => {
                     pending > due && !(may_refuse && pending > worth_rewriting(version, shard))
@@ -282,7 +286,7 @@ impl Store {
         let at_most = runs.iter().map(|run| run.records).sum();
         let records = places.map(|place| reader.unfolded(place)).collect::<Result<Vec<_>>>()?;
         let merged = Merged::new(records.into_iter().flatten());
-        let one = self.write_run(version.number, None, at_most, merged)?;
+        let one = self.write_run((version.number, version.epoch), None, at_most, merged)?;
         let published = self.publish_upkeep(version.number, "merge", |newest| {
             let start = newest.runs.iter().position(|run| run.name == first.name).unwrap_or_default();
             let place = start..start + runs.len();
@@ -307,7 +311,7 @@ impl Store {
     }
 
     /// Publishes what `next` makes of the newest version; nothing if it gives way, or a vacuum has given up the base.
-    fn publish_upkeep(
+    pub(super) fn publish_upkeep(
         &self,
         base: u64,
         operation: &str,
@@ -339,7 +343,7 @@ impl Store {
 /// Whether a version has so few records that nothing of it need be opened to know.
 fn no_shard_is_due(version: &Version) -> bool {
     let records: u64 = version.runs.iter().map(|run| run.records).sum();
-    records < worth_rewriting(&Version::first([0; 16]), 0) / 2
+    records < worth_rewriting(&Version::first([0; 16], 0), 0) / 2
 }
 
 /// The newest runs, which are to be merged if there are too many: enough to leave `MOST_RUNS`, and older ones as long as

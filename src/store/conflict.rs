@@ -45,6 +45,7 @@ impl Store {
     fn check_run(&self, sealed: &Sealed, before: &StoreReader, now: &StoreReader) -> Result<()> {
         let (base, newest) = (before.version(), now.version());
         let run = self.open_sealed(base, sealed)?;
+        let (before, now) = (&before.at(sealed.epoch), &now.at(sealed.epoch));
         let again = Again { before, now };
         let (mut keys, mut first) = (0, None);
         for next in Merged::new([run.all()]) {
@@ -73,7 +74,7 @@ pub(super) struct Again<'a> {
 
 impl Again<'_> {
     /// Whether a key is there in each of the two versions, if they hold another number of copies of it. In a set, the key
-    /// was absent before.
+    /// was absent before; in a forgetting store only keys count that were.
     pub(super) fn changed(&self, key: RecordKey, shard: u32) -> Result<Option<(bool, bool)>> {
         let Self { before, now } = *self;
         let name = |version: &Version| version.shards.get(&shard).map(|file| file.name);
@@ -84,12 +85,14 @@ impl Again<'_> {
         }
         let hash = key.hash();
         let was = match kind {
-            Kind::Set | Kind::Forgetting => Some(0),
-            Kind::Counting => before.copies_in(shard, hash)?,
+            Kind::Set => Some(0),
+            Kind::Counting | Kind::Forgetting => before.copies_in(shard, hash)?,
         };
         let is = now.copies_in(shard, hash)?;
         let is_there = |copies: Option<i64>| copies.is_none_or(|copies| copies > 0);
-        Ok((was != is).then(|| (is_there(was), is_there(is))))
+        // A key that was there and has expired was known when it came.
+        let is_forgotten = kind == Kind::Forgetting && is_there(was);
+        Ok((was != is && !is_forgotten).then(|| (is_there(was), is_there(is))))
     }
 
     /// Whether a record of the shard may be gone because a later one took the copy back: then no new run has its key.
@@ -108,7 +111,7 @@ impl Again<'_> {
                 continue;
             }
             if let Some(run) = self.now.run(place)?
-                && run.copies(key)?.is_some()
+                && run.value(key)?.is_some()
             {
                 return Ok(true);
             }

@@ -42,7 +42,7 @@ impl Store {
         };
         let id = new_uuid(&store.root)?;
         let first = version(FIRST);
-        let text = store.text_of(&Version::first(id))?;
+        let text = store.text_of(&Version::first(id, store.description.first_epoch()))?;
         // If another process creates the store too, its version is as good.
         put(&first, Name { base: 0, uuid: id }, &text)?;
         // Protects: the first version. A store without any version would be damaged.

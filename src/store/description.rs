@@ -1,13 +1,14 @@
 //! `store.toml`: the description of a store, written once, when it is created (`format-spec/STORE.md`, section 4).
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
 use super::text::{self, from_hex, hex};
-use crate::cuckoo::{KeyHasher, Seed};
-use crate::{Growth, HashKind, KeyHash, KeyRules, Kind, Options, SlotsPerBucket};
+use crate::cuckoo::{AnyWidth, FIRST_EPOCH, Forgetting, KeyHasher, Seed};
+use crate::{Growth, HashKind, Info, KeyHash, KeyRules, Kind, Options, Retention, SlotsPerBucket};
 
 /// The most shards that a store may have.
 pub(super) const MAX_SHARDS: u32 = 65_536;
@@ -33,6 +34,11 @@ pub struct Description {
     pub seed: Seed,
     /// Slots in each bucket, in all shards.
     pub slots_per_bucket: SlotsPerBucket,
+    /// When the store forgets a key; `None` unless it does.
+    pub retention: Option<Retention>,
+    /// Bits of a slot that say when its entry expires; 0 unless the store forgets.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub(super) expiry_bits: u32,
     /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
     pub requested_false_positive_rate: Option<f64>,
     /// Keys asked for at creation, in all shards together.
@@ -60,6 +66,14 @@ struct Raw {
     seed: String,
     slots: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
+    forget_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch_length: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expiry_bits: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refresh: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<f64>,
     capacity: u64,
     growth: String,
@@ -79,7 +93,6 @@ impl Description {
             return Err(crate::Error::Option { option: "number of shards", found, expected }.into());
         }
         let (identity, policy) = options.design(path)?;
-        identity.refuse_forgetting(path, "a store")?;
         let description = Self {
             uuid: identity.uuid,
             shards,
@@ -88,6 +101,8 @@ impl Description {
             hash: identity.hasher.kind,
             seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: identity.geometry.slots(),
+            retention: identity.forgetting.map(Retention::from),
+            expiry_bits: identity.geometry.width.expiry_bits(),
             requested_false_positive_rate: (policy.requested_rate != 0.0).then_some(policy.requested_rate),
             capacity: policy.capacity,
             growth: policy.growth,
@@ -96,7 +111,7 @@ impl Description {
             divided: false,
         };
         // Fails now if the options of a shard are wrong.
-        description.options(0).design(path)?;
+        description.check_shards(path)?;
         Ok(description)
     }
 
@@ -109,6 +124,10 @@ impl Description {
             hash: hash_name(self.hash).to_owned(),
             seed: self.seed.get().to_string(),
             slots: self.slots_per_bucket.get(),
+            forget_after: self.retention.map(|retention| retention.forget_after),
+            epoch_length: self.retention.map(|retention| retention.forget_within),
+            expiry_bits: self.retention.map(|_| self.expiry_bits),
+            refresh: self.retention.map(|retention| retention.refresh),
             rate: self.requested_false_positive_rate,
             capacity: self.capacity,
             growth: growth_name(self.growth).to_owned(),
@@ -134,8 +153,45 @@ impl Description {
             Some(rate) => options.false_positive_rate(rate),
             None => options.slots_per_bucket(self.slots_per_bucket),
         };
+        let options = self.retention.into_iter().fold(options, |options, retention| {
+            let [after, within] =
+                [retention.forget_after, retention.forget_within].map(Duration::from_millis);
+            options.forget_after(after).forget_within(within).refresh(retention.refresh)
+        });
         let options = self.max_file_size.into_iter().fold(options, Options::max_file_size);
         self.max_false_positive_rate.into_iter().fold(options, Options::max_false_positive_rate)
+    }
+
+    /// How the shards forget, if they do.
+    pub(super) fn forgetting(&self) -> Option<Forgetting> {
+        self.retention.map(|Retention { forget_after: after, forget_within: epoch, refresh }| Forgetting {
+            after,
+            epoch,
+            refresh,
+        })
+    }
+
+    /// The epoch that an empty store has come to; 0 unless it forgets.
+    pub(super) const fn first_epoch(&self) -> u64 {
+        if self.retention.is_some() { FIRST_EPOCH } else { 0 }
+    }
+
+    /// The epoch that a filter of this store has come to; 0 unless it forgets.
+    pub(super) fn epoch_of(&self, info: &Info) -> u64 {
+        let Some(Retention { forget_within, .. }) = self.retention else { return 0 };
+        info.time.map_or(FIRST_EPOCH, |time| time / forget_within.max(1))
+    }
+
+    /// Fails if a shard could not be created when its first key comes, or would be another than this says.
+    fn check_shards(&self, path: &Path) -> Result<()> {
+        let (identity, _) = self.options(0).design(path)?;
+        let width = (identity.geometry.slots(), identity.geometry.width.expiry_bits());
+        if width == (self.slots_per_bucket, self.expiry_bits) && identity.forgetting == self.forgetting() {
+            return Ok(());
+        }
+        let found = format!("{} slots, {} expiry bits, {:?}", width.0.get(), width.1, identity.forgetting);
+        Err(crate::Error::Option { option: "slots", found, expected: "those that the other fields give" }
+            .into())
     }
 
     pub(super) const fn hasher(&self) -> KeyHasher {
@@ -177,8 +233,7 @@ impl Raw {
             return Err(field("shards", self.shards.to_string(), "1 to 65536"));
         }
         let kind = Kind::from_name(&self.kind)
-            .filter(|kind| *kind != Kind::Forgetting)
-            .ok_or_else(|| field("kind", self.kind.clone(), "`set` or `counting`"))?;
+            .ok_or_else(|| field("kind", self.kind.clone(), "`set`, `counting` or `forgetting`"))?;
         let key_rules = KeyRules::decode(self.keys.as_bytes())
             .ok_or_else(|| field("keys", self.keys.clone(), "rules that this gowk knows"))?;
         let hash = [HashKind::Xxh3, HashKind::Caller].into_iter().find(|hash| hash_name(*hash) == self.hash);
@@ -189,10 +244,15 @@ impl Raw {
             seed.ok_or_else(|| field("seed", "something else".to_owned(), "a number from 0 to 2^64 - 1"))?;
         let slots = SlotsPerBucket::new(self.slots)
             .ok_or_else(|| field("slots", self.slots.to_string(), "2 to 7"))?;
-        let fits = |rate| rate > 0.0 && rate < 1.0 && SlotsPerBucket::for_rate(rate) == Some(slots);
+        let fits = |rate| {
+            rate > 0.0
+                && rate < 1.0
+                && (kind == Kind::Forgetting || SlotsPerBucket::for_rate(rate) == Some(slots))
+        };
         if let Some(rate) = self.rate.filter(|rate| !fits(*rate)) {
             return Err(field("rate", rate.to_string(), "one that the slots are right for"));
         }
+        let (retention, expiry_bits) = self.check_forgetting(kind, slots, &field)?;
         if self.capacity == 0 {
             return Err(field("capacity", "0".to_owned(), "at least 1"));
         }
@@ -216,6 +276,8 @@ impl Raw {
             hash,
             seed: Seed::new(seed),
             slots_per_bucket: slots,
+            retention,
+            expiry_bits,
             requested_false_positive_rate: self.rate,
             capacity: self.capacity,
             growth,
@@ -223,13 +285,37 @@ impl Raw {
             max_false_positive_rate: self.max_rate,
             divided: self.divided.is_some(),
         };
-        // Fails now if a shard could not be created when its first key comes.
-        match description.options(0).design(path) {
-            Ok(_) => Ok(description),
-            Err(crate::Error::Option { option, found, .. }) => {
+        match description.check_shards(path) {
+            Ok(()) => Ok(description),
+            Err(Error::Filter(crate::Error::Option { option, found, .. })) => {
                 Err(field(option, found, "one that a filter can have"))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The fields of forgetting, which are all there in a forgetting store, and in no other.
+    fn check_forgetting(
+        &self,
+        kind: Kind,
+        slots: SlotsPerBucket,
+        field: &dyn Fn(&'static str, String, &str) -> Error,
+    ) -> Result<(Option<Retention>, u32)> {
+        let fields = (self.forget_after, self.epoch_length, self.expiry_bits, self.refresh);
+        match (kind, fields) {
+            (Kind::Set | Kind::Counting, (None, None, None, None)) => Ok((None, 0)),
+            (Kind::Forgetting, (Some(after), Some(epoch), Some(bits), Some(refresh))) => {
+                let width = AnyWidth::forgetting(slots, bits).ok_or_else(|| {
+                    field("expiry_bits", bits.to_string(), "those of a filter of these slots")
+                })?;
+                let forgetting = Forgetting { after, epoch, refresh };
+                if !forgetting.fits(width) {
+                    let expected = "from 1 on, and no more than the whole epochs that an entry lives";
+                    return Err(field("forget_after", after.to_string(), expected));
+                }
+                Ok((Some(forgetting.into()), bits))
+            }
+            _ => Err(field("kind", self.kind.clone(), "`forgetting` with its four fields, or without any")),
         }
     }
 }
@@ -248,6 +334,12 @@ mod tests {
             Options::new().capacity(1000).false_positive_rate(1e-6).max_file_size(1 << 40),
             Options::new().slots_per_bucket(SlotsPerBucket::Seven).seed(u64::MAX).growth(Growth::Never),
             Options::new().counting().hash(HashKind::Caller).max_false_positive_rate(0.5),
+            Options::new().forget_after(Duration::from_secs(30 * 86_400)),
+            Options::new().forget_after(Duration::from_millis(5)).refresh(true).false_positive_rate(1e-7),
+            Options::new()
+                .forget_after(Duration::from_secs(7))
+                .forget_within(Duration::from_secs(2))
+                .slots_per_bucket(SlotsPerBucket::Four),
         ] {
             for shards in [1, 3, 65_536] {
                 let description = Description::design(path(), shards, &options).unwrap();
@@ -273,6 +365,10 @@ mod tests {
             hash: "xxh3".to_owned(),
             seed: "1".to_owned(),
             slots: 4,
+            forget_after: None,
+            epoch_length: None,
+            expiry_bits: None,
+            refresh: None,
             rate: Some(0.001),
             capacity: 1000,
             growth: "auto".to_owned(),
@@ -282,7 +378,9 @@ mod tests {
         };
         assert!(raw().check(path()).is_ok());
         type Change = fn(&mut Raw);
-        let wrong: [(&str, Change); 15] = [
+        let wrong: [(&str, Change); 17] = [
+            ("kind", |raw| raw.kind = "forgetting".to_owned()),
+            ("kind", |raw| raw.refresh = Some(false)),
             ("keys", |raw| raw.keys = "upper".to_owned()),
             ("kind", |raw| raw.kind = "bag".to_owned()),
             ("uuid", |raw| raw.uuid.push('0')),

@@ -12,6 +12,7 @@ use super::run::RecordKey;
 use super::sealed::Sealed;
 use super::version::Version;
 use crate::system::new_uuid;
+use crate::write::InTime as _;
 use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Writer};
 
 /// Keys that are folded together.
@@ -49,6 +50,7 @@ impl WorkingCopy {
     /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if there is no room for that.
     pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32) -> Result<Self> {
         let mut copy = Self::copy(base, scratch, shard)?;
+        copy.come_to(base.now)?;
         copy.fold(base.merged(shard)?)?;
         Ok(copy)
     }
@@ -62,6 +64,8 @@ impl WorkingCopy {
         let mut options =
             store.description.options(shard).max_kicks(own.max_kicks).void_growth(own.void_growth);
         (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
+        // The store's own epoch was believed when it was published.
+        options = options.clock_is_right(true);
         // Every page is compared with its checksum as it is copied.
         if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
             match options.working_copy(&path, name.uuid, Some(&copy)) {
@@ -81,8 +85,19 @@ impl WorkingCopy {
         Ok(Self { name, path, writer, kind })
     }
 
+    /// Comes to the epoch of a forgetting store.
+    pub(super) fn come_to(&mut self, epoch: u64) -> Result<()> {
+        if self.kind == Kind::Forgetting {
+            self.writer.come_to(epoch)?;
+        }
+        Ok(())
+    }
+
     /// Inserts the copies that came, then removes those that went: each of these came before.
     pub(super) fn fold(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
+        if self.kind == Kind::Forgetting {
+            return self.fold_in_time(keys);
+        }
         let (mut came, mut gone) = (Vec::new(), Vec::new());
         for next in keys {
             let (key, copies) = next?;
@@ -106,6 +121,40 @@ impl WorkingCopy {
         Ok(())
     }
 
+    /// Inserts keys of a forgetting store, each with the epoch in which it expires. What matches a key may be the entry of
+    /// another one that expires before, so each is refreshed.
+    fn fold_in_time(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
+        let now = self.writer.time()?.epoch;
+        let (mut hashes, mut expiries) = (Vec::new(), Vec::new());
+        for next in keys {
+            let (key, expiry) = next?;
+            if expiry as u64 > now {
+                hashes.push(key.hash());
+                expiries.push(expiry as u64);
+            }
+            if hashes.len() == BLOCK {
+                self.store_until(&hashes, &expiries)?;
+                hashes.clear();
+                expiries.clear();
+            }
+        }
+        self.store_until(&hashes, &expiries)
+    }
+
+    fn store_until(&mut self, hashes: &[KeyHash], expiries: &[u64]) -> Result<()> {
+        let mut first = None;
+        let all = (hashes, (0..hashes.len() as u32).collect(), expiries);
+        self.writer.insert_refreshing(
+            all,
+            true,
+            |_| {},
+            |_, error| {
+                first.get_or_insert(error);
+            },
+        )?;
+        first.map_or(Ok(()), |error| Err(error.into()))
+    }
+
     fn store_all(&mut self, hashes: &[KeyHash]) -> Result<()> {
         match self.writer.insert_batch(hashes)?.into_refused().into_iter().next() {
             None => Ok(()),
@@ -113,9 +162,18 @@ impl WorkingCopy {
         }
     }
 
-    pub(super) fn take(&mut self, hashes: &[KeyHash], deed: Deed) -> Result<Became> {
+    /// Takes keys; in a forgetting store, each expires in the epoch of its place.
+    pub(super) fn take(&mut self, hashes: &[KeyHash], expiries: &[u64], deed: Deed) -> Result<Became> {
         let of = |mask: Vec<bool>| (0..).zip(mask).filter_map(|(at, is)| is.then_some(at)).collect();
         Ok(match deed {
+            Deed::Insert if self.kind == Kind::Forgetting => {
+                let (mut new, mut refused) = (Vec::new(), Vec::new());
+                let all = (hashes, (0..hashes.len() as u32).collect(), expiries);
+                self.writer.insert_until(all, |at| new.push(at), |at, error| refused.push((at, error)))?;
+                new.sort_unstable();
+                refused.sort_by_key(|(at, _)| *at);
+                (new, refused)
+            }
             Deed::Insert => {
                 let inserted = self.writer.insert_batch(hashes)?;
                 (of(inserted.mask()), inserted.into_refused())

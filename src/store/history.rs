@@ -34,6 +34,9 @@ pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     let description = Description::decode(&root.join(DESCRIPTION), &bytes)?;
     options.check_kind(&root, description.kind)?;
     options.check_key_rules(&root, Some(description.key_rules))?;
+    if let Some(forgetting) = description.forgetting() {
+        options.check_forgetting(&root, forgetting)?;
+    }
     Ok(Store::over(root, storage, description, options.clone()))
 }
 
@@ -144,7 +147,8 @@ impl Store {
             let base = self.load(done.base)?;
             let now = self.newest()?;
             if let Some(base) = base.filter(|base| now.keeps(base.number)) {
-                return Ok(base);
+                let until = self.description.retention.map(|_| done.epoch);
+                return Ok(Version { until, ..base });
             }
             // If a commit with a later token came meanwhile, a vacuum may have removed the base of this one.
             if now.number == newest.number {

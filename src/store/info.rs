@@ -4,9 +4,9 @@ use super::Store;
 use super::error::Result;
 use super::reader::StoreReader;
 use super::version::Version;
-use crate::cuckoo::Counts;
+use crate::cuckoo::{Counts, FIRST_EPOCH};
 use crate::info::Facts;
-use crate::{Info, Reader};
+use crate::{Info, Reader, Retention};
 
 impl StoreReader {
     /// The version in numbers. No file of a shard is opened for it, and a run only if some shards have folded it. Such a
@@ -26,7 +26,7 @@ impl StoreReader {
         let facts = Facts {
             identity,
             policy,
-            counts: Counts::default(),
+            counts: Counts { epoch: self.version().epoch, ..Counts::default() },
             commit: 0,
             journal_length: 0,
             key_rules: Some(own.key_rules),
@@ -86,6 +86,9 @@ pub struct StoreInfo {
     pub expected_false_positive_rate: f64,
     /// The highest rate of a shard.
     pub highest_false_positive_rate: f64,
+    /// The time that a forgetting store has come to: the begin of its epoch, in milliseconds since 1970. `None` before its
+    /// first key, and in other stores.
+    pub store_time: Option<u64>,
 }
 
 impl StoreInfo {
@@ -102,8 +105,13 @@ impl StoreInfo {
             entries,
             bytes,
             bits_per_key: (entries != 0).then(|| bytes as f64 * 8.0 / entries as f64),
-            expected_false_positive_rate: rates().sum::<f64>() / f64::from(store.description.shards),
+            expected_false_positive_rate: rates().fold(0.0, |sum, rate| sum + rate)
+                / f64::from(store.description.shards),
             highest_false_positive_rate: rates().fold(0.0, f64::max),
+            store_time: store.description.retention.filter(|_| version.epoch > FIRST_EPOCH).map(|of| {
+                let Retention { forget_within, .. } = of;
+                version.epoch.saturating_mul(forget_within)
+            }),
         }
     }
 }

@@ -60,8 +60,18 @@ impl Shared {
         self.memory.put(&files::shard(shard, &Name { base, uuid }), b"keys");
         let store = self.store.description.uuid;
         let shard = Some(shard);
-        let sealed =
-            Sealed { store, shard, base, uuid, commit: 1, bytes: 4, entries: 1, rate: 0.5, fold: false };
+        let sealed = Sealed {
+            store,
+            shard,
+            base,
+            uuid,
+            commit: 1,
+            bytes: 4,
+            entries: 1,
+            rate: 0.5,
+            fold: false,
+            epoch: 0,
+        };
         Change { base, operation: "insert".to_owned(), token, sealed: vec![sealed] }
     }
 

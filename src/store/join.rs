@@ -19,6 +19,7 @@ impl StoreReader {
         let strict = self.store().read_strictly(self.version().clone());
         let reader = |shard| -> Result<Reader> {
             if self.pending(shard).next().is_none()
+                && !self.is_past(shard)
                 && let Some(filter) = self.own_shard(shard)?
             {
                 return Ok(filter);

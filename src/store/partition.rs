@@ -41,7 +41,7 @@ impl Store {
     }
 
     #[inline]
-    fn hash_of<K: Key>(&self, key: &K) -> Result<KeyHash> {
+    pub(super) fn hash_of<K: Key>(&self, key: &K) -> Result<KeyHash> {
         let hash = key.hash(self.description.hasher());
         Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.root.clone() })?)
     }

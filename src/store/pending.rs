@@ -36,6 +36,7 @@ impl Store {
             ("uuid", hex(&head.uuid), hex(&file.name.uuid)),
             ("kind", head.kind.name().to_owned(), own.kind.name().to_owned()),
             ("number of records", head.records.to_string(), file.records.to_string()),
+            ("epoch", head.epoch.to_string(), file.epoch.to_string()),
             ("length", head.length().to_string(), file.bytes.to_string()),
         ];
         for (what, found, expected) in pairs {
@@ -164,19 +165,18 @@ impl StoreReader {
     }
 
     pub(super) fn contains_in(&self, shard: u32, hash: KeyHash) -> Result<bool> {
-        let filter = |reader: &Self| reader.look(shard, |filter| filter.contains(hash));
         if self.version().runs.is_empty() {
-            return Ok(filter(self)?.unwrap_or_default());
+            return self.is_in_file(shard, hash);
         }
         match self.store.description.kind {
-            Kind::Set | Kind::Forgetting if filter(self)?.unwrap_or_default() => Ok(true),
+            Kind::Set | Kind::Forgetting if self.is_in_file(shard, hash)? => Ok(true),
             Kind::Set | Kind::Forgetting => {
                 let key = RecordKey::of(hash);
                 if !self.may_be_pending(shard, key) {
                     return Ok(false);
                 }
                 for run in self.pending(shard) {
-                    if run?.copies(key)?.is_some() {
+                    if run?.value(key)?.is_some_and(|value| self.is_there(value)) {
                         return Ok(true);
                     }
                 }
@@ -186,10 +186,48 @@ impl StoreReader {
         }
     }
 
+    fn is_in_file(&self, shard: u32, hash: KeyHash) -> Result<bool> {
+        let found = self.look(shard, |filter| filter.contains(hash))?.unwrap_or_default();
+        Ok(found && (!self.is_past(shard) || self.expires_in_file(shard, hash)? > self.now))
+    }
+
+    /// Whether the store has come to a later epoch than a shard's file.
+    pub(super) fn is_past(&self, shard: u32) -> bool {
+        self.version().shards.get(&shard).is_some_and(|file| file.epoch < self.now)
+    }
+
+    /// The epoch in which a key expires in a shard's file of a forgetting store; 0 if it has expired by the time of the
+    /// file, or is not there.
+    fn expires_in_file(&self, shard: u32, hash: KeyHash) -> Result<u64> {
+        let epoch = self.version().shards.get(&shard).map_or(0, |file| file.epoch);
+        Ok(match self.look(shard, |filter| filter.epochs_left(hash))? {
+            None | Some(0) => 0,
+            Some(u32::MAX) => u64::MAX,
+            Some(left) => epoch + u64::from(left),
+        })
+    }
+
+    /// The latest epoch in which a key expires in a forgetting store; 0 if it is not there.
+    pub(super) fn expires_in(&self, shard: u32, hash: KeyHash) -> Result<u64> {
+        let (key, mut last) = (RecordKey::of(hash), self.expires_in_file(shard, hash)?);
+        if !self.version().runs.is_empty() && self.may_be_pending(shard, key) {
+            for run in self.pending(shard) {
+                last = last.max(run?.value(key)?.unwrap_or_default() as u64);
+            }
+        }
+        Ok(if last > self.now { last } else { 0 })
+    }
+
+    /// Whether a record of this value says that its key is there; not in a counting store. In a set the value is 1.
+    #[inline]
+    const fn is_there(&self, value: i64) -> bool {
+        value > self.now as i64
+    }
+
     pub(super) fn count_in(&self, shard: u32, hash: KeyHash) -> Result<u32> {
         let own = &self.store.description;
         let highest = own.slots_per_bucket.highest_count();
-        let most = if own.kind == Kind::Set { 1 } else { highest };
+        let most = if own.kind == Kind::Counting { highest } else { 1 };
         let copies = self.copies_in(shard, hash)?;
         Ok(copies.map_or(highest, |copies| copies.clamp(0, most.into()) as u32))
     }
@@ -198,17 +236,19 @@ impl StoreReader {
     /// highest count, from which no removal takes any.
     pub(super) fn copies_in(&self, shard: u32, hash: KeyHash) -> Result<Option<i64>> {
         let own = &self.store.description;
+        if own.kind != Kind::Counting {
+            return Ok(Some(self.contains_in(shard, hash)?.into()));
+        }
         let found = self.look(shard, |filter| filter.count(hash))?.unwrap_or_default();
         if found >= own.slots_per_bucket.highest_count() {
             return Ok(None);
         }
         let (key, mut copies) = (RecordKey::of(hash), i64::from(found));
-        let is_answered = found > 0 && own.kind == Kind::Set || self.version().runs.is_empty();
-        if is_answered || !self.may_be_pending(shard, key) {
+        if self.version().runs.is_empty() || !self.may_be_pending(shard, key) {
             return Ok(Some(copies));
         }
         for run in self.pending(shard) {
-            copies += run?.copies(key)?.unwrap_or(0);
+            copies += run?.value(key)?.unwrap_or(0);
         }
         Ok(Some(copies))
     }
@@ -217,15 +257,20 @@ impl StoreReader {
     pub(super) fn contains_batch_in(&self, shard: u32, hashes: &[KeyHash]) -> Result<Vec<bool>> {
         let of_filter = self.look(shard, |filter| filter.contains_batch(hashes))?;
         let mut answers = of_filter.unwrap_or_else(|| vec![false; hashes.len()]);
+        if self.is_past(shard) {
+            for (hash, answer) in hashes.iter().zip(&mut answers).filter(|(_, answer)| **answer) {
+                *answer = self.expires_in_file(shard, *hash)? > self.now;
+            }
+        }
         let runs = self.all_pending(shard)?;
         if runs.is_empty() {
             return Ok(answers);
         }
-        let is_set = self.store.description.kind == Kind::Set;
+        let counts = self.store.description.kind == Kind::Counting;
         let sieve = self.sieve(shard, hashes.len());
         let asked: Vec<(usize, RecordKey)> = (hashes.iter().map(|hash| RecordKey::of(*hash)).enumerate())
             .filter(|(at, key)| {
-                let is_known = is_set && answers.get(*at).copied().unwrap_or_default();
+                let is_known = !counts && answers.get(*at).copied().unwrap_or_default();
                 !is_known && sieve.is_none_or(|sieve| sieve.may_have(*key))
             })
             .collect();
@@ -238,12 +283,14 @@ impl StoreReader {
                 let mut copies = None;
                 // The last run is often the largest.
                 for run in runs.iter().rev() {
-                    copies = run.copies(*key)?.map(|more| copies.unwrap_or(0) + more).or(copies);
-                    if is_set && copies.is_some() {
+                    let value = run.value(*key)?;
+                    copies = value.map(|more| copies.unwrap_or(0) + more).or(copies);
+                    if !counts && value.is_some_and(|value| self.is_there(value)) {
+                        *answer = true;
                         break;
                     }
                 }
-                match copies {
+                match copies.filter(|_| counts) {
                     None => {}
                     Some(1..) => *answer = true,
                     Some(_) if *answer => *answer = self.count_in(shard, *hash)? > 0,

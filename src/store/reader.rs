@@ -36,6 +36,9 @@ const BLOCK: usize = 1 << 18;
 pub struct StoreReader {
     pub(super) store: Store,
     pub(super) snapshot: Arc<Snapshot>,
+    /// The epoch by which a forgetting store is judged: that of the version, or the one that an update has come to; 0 in
+    /// others.
+    pub(super) now: u64,
 }
 
 impl fmt::Debug for StoreReader {
@@ -111,8 +114,9 @@ impl Store {
 
     /// Opens a version for lookups, such as that [before](Self::before) a token.
     pub fn read_version(&self, version: Version) -> StoreReader {
+        let now = version.epoch;
         let snapshot = Arc::new(Snapshot::new(version, self.description.shards));
-        StoreReader { store: self.clone(), snapshot }
+        StoreReader { store: self.clone(), snapshot, now }
     }
 
     /// Opens a version for changes, folds and merges: damage is an error. If it were answered by "present", keys would not
@@ -236,6 +240,8 @@ impl Store {
             ("commit", info.commit.to_string(), file.commit.to_string()),
             ("length", info.file_length.to_string(), file.bytes.to_string()),
             ("number of entries", info.entries.to_string(), file.entries.to_string()),
+            ("retention", format!("{:?}", info.retention), format!("{:?}", own.retention)),
+            ("epoch", own.epoch_of(&info).to_string(), file.epoch.to_string()),
         ];
         for (what, found, expected) in pairs {
             if found != expected {
@@ -268,6 +274,11 @@ impl StoreReader {
         Ok(true)
     }
 
+    /// A reader of the same version, as it will be at this epoch, or as it is, if that is later.
+    pub(super) fn at(&self, epoch: u64) -> Self {
+        Self { now: self.now.max(epoch), ..self.clone() }
+    }
+
     /// A reader of another version, with the files open that both versions name.
     pub(super) fn moved_to(&self, newest: Version) -> Self {
         let old = &self.snapshot;
@@ -283,7 +294,8 @@ impl StoreReader {
             let known = old.version.runs.iter().zip(&old.runs).find(|(known, _)| known.name == file.name);
             known.into_iter().for_each(|(_, opened)| *place = opened.clone());
         }
-        Self { store: self.store.clone(), snapshot: Arc::new(next) }
+        let now = next.version.epoch;
+        Self { store: self.store.clone(), snapshot: Arc::new(next), now }
     }
 
     /// The filter of a shard, for lookups without this reader; `None` if the shard is empty. Errors as for lookups, and

@@ -129,7 +129,7 @@ impl Update {
     }
 
     fn move_to(&mut self, newest: Version) -> Result<Rejudged> {
-        let now = self.base.moved_to(newest);
+        let now = self.base.moved_to(newest).at(self.base.now);
         let (base, version) = (self.base().number, now.version().number);
         let again = Again { before: &self.base, now: &now };
         let shards = (0..).zip(&self.shards).filter(|(_, held)| held.is_touched()).collect();
@@ -146,10 +146,12 @@ impl Update {
             return Err(Error::Conflict { path, shard, keys, base, version });
         }
         let mut rejudged = Rejudged { base: version, ..Rejudged::default() };
-        let is_set = self.store.description.kind == Kind::Set;
+        let own = &self.store.description;
+        // A copy came all the same, and so did a later time.
+        let stays = own.kind == Kind::Counting || own.retention.is_some_and(|retention| retention.refresh);
         for (shard, all) in changed {
             let held = self.shards.get_mut(shard as usize);
-            if let (true, Some(Held::Records(taken))) = (is_set, held) {
+            if let (false, Some(Held::Records(taken))) = (stays, held) {
                 all.iter().for_each(|(key, _)| taken.forget(*key));
             }
             rejudged.known.extend(all.into_iter().map(|(key, _)| key));

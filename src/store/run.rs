@@ -36,6 +36,8 @@ const RECORDS_AN_ENTRY: u64 = 8;
 const MAX_INDEX_BITS: u32 = 29;
 /// Records that a run has at most.
 pub(super) const MAX_RECORDS: u64 = u32::MAX as u64;
+/// The highest epoch of any store: of one with epochs of a millisecond.
+const MAX_EPOCHS: u64 = 1 << 53;
 const MAGIC: [u8; 8] = *b"gowkruns";
 const FORMAT: u32 = 1;
 
@@ -68,32 +70,41 @@ impl RecordKey {
     }
 }
 
-/// A key, and how many copies of it came, or went.
+/// A key, and what the record says of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pub(super) key: RecordKey,
-    /// In a set 1; in a counting store -256 to 255, and not 0.
-    pub(super) copies: i32,
+    /// In a set 1; in a counting store how many copies came, or went: -256 to 255, and not 0; in a forgetting store the
+    /// epoch in which the key expires.
+    pub(super) value: i64,
 }
 
 /// Copies that one record can add, and take.
 const MOST: i64 = 255;
 const LEAST: i64 = -256;
 
+/// Epochs after that of its run in which a record expires, at most.
+const MOST_EPOCHS: i64 = 15;
+
 impl Record {
-    const fn word(self) -> u32 {
-        (self.copies as u32) << KEY_BITS | self.key.local
+    /// The word of the record in a run of this epoch, which is 0 unless the store forgets.
+    const fn word(self, epoch: u64) -> u32 {
+        ((self.value - epoch as i64) as u32) << KEY_BITS | self.key.local
     }
 
-    const fn of_word(position: u64, word: u32) -> Self {
+    const fn of_word(position: u64, word: u32, epoch: u64) -> Self {
         let key = RecordKey { position, local: word & ((1 << KEY_BITS) - 1) };
-        Self { key, copies: word as i32 >> KEY_BITS }
+        Self { key, value: epoch as i64 + (word as i32 >> KEY_BITS) as i64 }
     }
 
-    const fn fits(self, kind: Kind) -> bool {
-        match kind {
-            Kind::Set | Kind::Forgetting => self.copies == 1,
-            Kind::Counting => self.copies != 0,
+    const fn fits(self, head: &Head) -> bool {
+        match head.kind {
+            Kind::Set => self.value == 1,
+            Kind::Counting => self.value != 0,
+            Kind::Forgetting => {
+                let later = self.value - head.epoch as i64;
+                later >= 1 && later <= MOST_EPOCHS
+            }
         }
     }
 
@@ -103,7 +114,7 @@ impl Record {
         std::iter::from_fn(move || {
             let copies = left.clamp(LEAST, MOST);
             left -= copies;
-            (copies != 0).then_some(Self { key, copies: copies as i32 })
+            (copies != 0).then_some(Self { key, value: copies })
         })
     }
 
@@ -121,6 +132,8 @@ pub(super) struct Head {
     pub(super) uuid: [u8; 16],
     pub(super) records: u64,
     pub(super) kind: Kind,
+    /// The epoch of a forgetting store by which it was written; 0 in others.
+    pub(super) epoch: u64,
     bits: u32,
 }
 
@@ -161,6 +174,7 @@ impl Head {
         put(&mut page, 32, &self.uuid);
         put(&mut page, 48, &self.records.to_le_bytes());
         put(&mut page, 56, &kind.to_le_bytes());
+        put(&mut page, 60, &self.epoch.to_le_bytes());
         seal(&mut page, self.uuid, 0);
         page
     }
@@ -188,8 +202,13 @@ impl Head {
         let kind = match number(56) {
             0 => Kind::Set,
             1 => Kind::Counting,
-            other => return Err(wrong("kind", other.to_string(), "0 or 1")),
+            2 => Kind::Forgetting,
+            other => return Err(wrong("kind", other.to_string(), "0 to 2")),
         };
+        let epoch = u64::from_le_bytes(get(page, 60));
+        if (epoch == 0) == (kind == Kind::Forgetting) || epoch > MAX_EPOCHS {
+            return Err(wrong("epoch", epoch.to_string(), "1 to 2^53 in a forgetting store, 0 in others"));
+        }
         let (bits, records) = (number(12), u64::from_le_bytes(get(page, 48)));
         if bits > MAX_INDEX_BITS {
             return Err(wrong("number of index bits", bits.to_string(), "0 to 29"));
@@ -197,10 +216,10 @@ impl Head {
         if records == 0 || records > MAX_RECORDS {
             return Err(wrong("number of records", records.to_string(), "1 to 2^32 - 1"));
         }
-        if page.get(60..BODY).is_none_or(|rest| rest.iter().any(|byte| *byte != 0)) {
-            return Err(wrong("head", "another".to_owned(), "zeros from byte 60 on"));
+        if page.get(68..BODY).is_none_or(|rest| rest.iter().any(|byte| *byte != 0)) {
+            return Err(wrong("head", "another".to_owned(), "zeros from byte 68 on"));
         }
-        Ok(Self { store: get(page, 16), uuid, records, kind, bits })
+        Ok(Self { store: get(page, 16), uuid, records, kind, epoch, bits })
     }
 }
 

@@ -32,6 +32,14 @@ pub struct Sealed {
     /// Whether it is a [fold](super::Store::fold_shard), which brings no change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) fold: bool,
+    /// The epoch that it has come to, in a forgetting store; 0 in others.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(super) epoch: u64,
+}
+
+/// Whether there is no epoch: the store does not forget.
+const fn is_none(epoch: &u64) -> bool {
+    *epoch == 0
 }
 
 impl Sealed {
@@ -69,12 +77,14 @@ impl Sealed {
             expected_false_positive_rate: self.rate,
             since,
             folded: self.base,
+            epoch: self.epoch,
         }
     }
 
     /// The run in the version of this number, with records of the commits that made these versions.
     pub(super) const fn run_file(&self, from: u64, to: u64, since: u64) -> RunFile {
-        RunFile { name: self.name(), from, to, records: self.entries, bytes: self.bytes, since }
+        let (name, epoch) = (self.name(), self.epoch);
+        RunFile { name, from, to, records: self.entries, bytes: self.bytes, since, epoch }
     }
 
     /// The file's name in the store.
@@ -100,13 +110,15 @@ impl Store {
             entries: info.entries,
             rate: info.expected_false_positive_rate,
             fold: false,
+            epoch: self.description.epoch_of(info),
         })
     }
 
-    /// Writes a run of these keys, which ascend, and puts it into its place; `None` if nothing comes or goes.
+    /// Writes a run of these keys, which ascend, and puts it into its place; `None` if nothing comes or goes. In a
+    /// forgetting store, it leaves out keys that have expired in this epoch.
     pub(super) fn write_run(
         &self,
-        base: u64,
+        (base, epoch): (u64, u64),
         scratch: Option<&Path>,
         at_most: u64,
         keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
@@ -115,8 +127,8 @@ impl Store {
         let path = self.work_path(scratch, &name.run())?;
         let own = &self.description;
         let uuids = (own.uuid, name.uuid);
-        let writer = RunWriter::create(&path, &self.options.disk, uuids, own.kind, at_most)?;
-        let written = fill(writer, own.kind, keys);
+        let writer = RunWriter::create(&path, &self.options.disk, uuids, (own.kind, epoch), at_most)?;
+        let written = fill(writer, (own.kind, epoch), keys);
         if !matches!(written, Ok(Some(_))) {
             let _ = self.options.disk.remove(&path);
         }
@@ -125,7 +137,7 @@ impl Store {
         let store = self.description.uuid;
         let (uuid, entries) = (name.uuid, records);
         let (shard, commit, rate, fold) = (None, 0, 0.0, false);
-        Ok(Some(Sealed { store, shard, base, uuid, commit, bytes, entries, rate, fold }))
+        Ok(Some(Sealed { store, shard, base, uuid, commit, bytes, entries, rate, fold, epoch }))
     }
 
     /// Removes files that this process has sealed, and that no version names or ever will: their commit ended in a conflict
@@ -146,14 +158,18 @@ impl Store {
 /// Puts keys into a run, and seals it.
 fn fill(
     mut writer: RunWriter<'_>,
-    kind: Kind,
+    (kind, epoch): (Kind, u64),
     keys: impl IntoIterator<Item = Result<(RecordKey, i64)>>,
 ) -> Result<Option<(u64, u64)>> {
     for next in keys {
-        let (key, copies) = next?;
-        // Records of two runs that hold one key of a set say the same.
-        let copies = if kind == Kind::Set { copies.min(1) } else { copies };
-        Record::all_of(key, copies).try_for_each(|record| writer.push(record))?;
+        let (key, value) = next?;
+        match kind {
+            // Records of two runs that hold one key of a set say the same.
+            Kind::Set => writer.push(Record { key, value: value.min(1) })?,
+            Kind::Counting => Record::all_of(key, value).try_for_each(|record| writer.push(record))?,
+            Kind::Forgetting if value > epoch as i64 => writer.push(Record { key, value })?,
+            Kind::Forgetting => {}
+        }
     }
     Ok(writer.seal()?)
 }

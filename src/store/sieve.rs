@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn every_record_passes_and_few_other_keys_do() {
         for count in [1, 3, 4, 5, 1000, 4096] {
-            let records = (0..count).map(|number| Ok(Record { key: key(number), copies: 1 }));
+            let records = (0..count).map(|number| Ok(Record { key: key(number), value: 1 }));
             let sieve = Sieve::of(count, records).unwrap();
             assert!((0..count).all(|number| sieve.may_have(key(number))), "{count}");
             let passed = (count..count + 100_000).filter(|number| sieve.may_have(key(*number))).count();
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn it_is_made_once_enough_keys_were_asked_for_and_not_where_a_record_cannot_be_read() {
         let sieving = Sieving::default();
-        let make = |most| Sieve::of(most, std::iter::once(Ok(Record { key: key(1), copies: 1 })));
+        let make = |most| Sieve::of(most, std::iter::once(Ok(Record { key: key(1), value: 1 })));
         assert!(sieving.get(99, || Ok(800), make).is_none());
         assert!(sieving.get(1, || Ok(800), make).is_some_and(|sieve| sieve.may_have(key(1))));
         let failing = Sieving::default();

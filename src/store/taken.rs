@@ -19,9 +19,9 @@ use super::run::{Record, RecordKey};
 use crate::{Error as FilterError, GrowthRefusal, KeyHash, Kind};
 
 /// Records of one shard that are not sealed yet.
-#[derive(Default)]
 pub(super) struct Taken {
-    /// Copies of each key that came, less those that went.
+    kind: Kind,
+    /// Copies of each key that came, less those that went; in a forgetting store the epoch in which each key expires.
     copies: FxHashMap<RecordKey, i64>,
     /// How many records they take.
     records: u64,
@@ -32,17 +32,30 @@ pub(super) struct Taken {
 }
 
 impl Taken {
+    fn new(kind: Kind) -> Self {
+        Self { kind, copies: FxHashMap::default(), records: 0, removes: false, full: None }
+    }
+
+    /// How many records a key takes.
+    const fn needed(&self, copies: i64) -> u64 {
+        match self.kind {
+            Kind::Counting => Record::needed(copies),
+            Kind::Set | Kind::Forgetting => (copies != 0) as u64,
+        }
+    }
+
     fn copies(&self, key: RecordKey) -> i64 {
         self.copies.get(&key).copied().unwrap_or(0)
     }
 
     fn add(&mut self, key: RecordKey, copies: i64) {
-        let entry = self.copies.entry(key).or_insert(0);
-        self.records -= Record::needed(*entry);
-        *entry += copies;
-        self.records += Record::needed(*entry);
-        if *entry == 0 {
+        let before = self.copies(key);
+        let after = before + copies;
+        self.records = self.records - self.needed(before) + self.needed(after);
+        if after == 0 {
             self.copies.remove(&key);
+        } else {
+            self.copies.insert(key, after);
         }
     }
 
@@ -92,9 +105,18 @@ pub(super) enum Held {
     Rewritten(Box<WorkingCopy>),
 }
 
-impl Default for Held {
-    fn default() -> Self {
-        Self::Records(Taken::default())
+impl Held {
+    /// Nothing of a shard of this kind.
+    pub(super) fn new(kind: Kind) -> Self {
+        Self::Records(Taken::new(kind))
+    }
+
+    /// Comes to the epoch of a forgetting store.
+    pub(super) fn come_to(&mut self, epoch: u64) -> Result<()> {
+        match self {
+            Self::Records(_) => Ok(()),
+            Self::Rewritten(copy) => copy.come_to(epoch),
+        }
     }
 }
 
@@ -127,23 +149,31 @@ impl Held {
         }
     }
 
-    /// Takes keys. Once there are more than `most` records, a working copy takes their place, and then the keys too.
-    pub(super) fn take(&mut self, from: &Source<'_>, hashes: &[KeyHash], deed: Deed) -> Result<Became> {
+    /// Takes keys; in a forgetting store, each expires in the epoch of its place. Once there are more than `most` records, a
+    /// working copy takes their place, and then the keys too.
+    pub(super) fn take(
+        &mut self,
+        from: &Source<'_>,
+        hashes: &[KeyHash],
+        expiries: &[u64],
+        deed: Deed,
+    ) -> Result<Became> {
         let taken = match self {
-            Self::Rewritten(copy) => return copy.take(hashes, deed),
+            Self::Rewritten(copy) => return copy.take(hashes, expiries, deed),
             Self::Records(taken) => taken,
         };
         if from.rewrites
             && taken.is_empty()
             && let Ok(mut copy) = from.rewritten(taken)
         {
-            let became = copy.take(hashes, deed);
+            let became = copy.take(hashes, expiries, deed);
             *self = Self::Rewritten(Box::new(copy));
             return became;
         }
         let kind = from.base.store().description().kind;
         let (mut done, undo) = match (kind, deed) {
-            (Kind::Set | Kind::Forgetting, _) => taken.take_new(from, hashes)?,
+            (Kind::Set, _) => taken.take_new(from, hashes)?,
+            (Kind::Forgetting, _) => taken.take_until(from, hashes, expiries)?,
             (Kind::Counting, Deed::Insert) => taken.take_copies(from, hashes)?,
             (Kind::Counting, Deed::Remove) => taken.remove(from, hashes)?,
         };
@@ -156,7 +186,7 @@ impl Held {
         if taken.full.is_none() {
             match from.rewritten(taken) {
                 Ok(mut copy) => {
-                    let became = copy.take(hashes, deed);
+                    let became = copy.take(hashes, expiries, deed);
                     *self = Self::Rewritten(Box::new(copy));
                     return became;
                 }
@@ -169,12 +199,17 @@ impl Held {
         }
         let refuse: Vec<usize> = match kind {
             Kind::Counting => (0..hashes.len()).collect(),
+            // A key that comes again in the batch is refused again.
             Kind::Set | Kind::Forgetting => {
-                let new: BTreeSet<RecordKey> = undo.iter().map(|(key, _)| *key).collect();
-                // A key that comes again in the batch is refused again.
-                let is_new = |hash: &KeyHash| new.contains(&RecordKey::of(*hash));
-                done = hashes.iter().enumerate().filter(|(_, hash)| is_new(hash)).map(|(at, _)| at).collect();
-                done.clone()
+                let new: BTreeSet<RecordKey> =
+                    done.iter().filter_map(|at| hashes.get(*at)).map(|hash| RecordKey::of(*hash)).collect();
+                let refused: BTreeSet<RecordKey> = undo.iter().map(|(key, _)| *key).collect();
+                let all_of = |keys: &BTreeSet<RecordKey>| {
+                    let all = hashes.iter().enumerate();
+                    all.filter(|(_, hash)| keys.contains(&RecordKey::of(**hash))).map(|(at, _)| at).collect()
+                };
+                done = all_of(&new);
+                all_of(&refused)
             }
         };
         let refused = taken.full.iter().flat_map(|full| refuse.iter().map(|at| (*at, full.error())));
@@ -197,6 +232,33 @@ impl Taken {
                 new.push(at);
                 added.push((key, 1));
             }
+        }
+        Ok((new, added))
+    }
+
+    /// Takes keys of a forgetting store that neither the base nor this one has. With refresh, it also takes those that
+    /// would expire before.
+    fn take_until(&mut self, from: &Source<'_>, hashes: &[KeyHash], expiries: &[u64]) -> Result<Changed> {
+        let refresh = from.base.store().description().retention.is_some_and(|retention| retention.refresh);
+        let found = if refresh { Vec::new() } else { from.base.contains_batch_in(from.shard, hashes)? };
+        let (mut new, mut added) = (Vec::new(), Vec::new());
+        for (at, (hash, expiry)) in hashes.iter().zip(expiries).enumerate() {
+            let key = RecordKey::of(*hash);
+            let own = self.copies(key) as u64;
+            let last = match found.get(at) {
+                Some(true) => u64::MAX,
+                Some(false) => 0,
+                None => from.base.expires_in(from.shard, *hash)?,
+            };
+            let last = last.max(if own > from.base.now { own } else { 0 });
+            if last == 0 {
+                new.push(at);
+            } else if !refresh || last >= *expiry {
+                continue;
+            }
+            let more = *expiry as i64 - own as i64;
+            self.add(key, more);
+            added.push((key, more));
         }
         Ok((new, added))
     }

@@ -18,7 +18,7 @@ use super::taken::{Held, Source, Taken};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
-use crate::{Error as FilterError, Key, KeyHash};
+use crate::{Error as FilterError, Key, KeyHash, Kind};
 
 /// Keys of a batch that are divided by shard at a time.
 const BLOCK: usize = 1 << 22;
@@ -77,7 +77,7 @@ impl Store {
     /// Begins an update of a version, such as the one that the keys were compared with. Commits since then may be in
     /// conflict with it.
     pub fn update_of(&self, base: Version) -> Update {
-        let shards = (0..self.description.shards).map(|_| Held::default()).collect();
+        let shards = (0..self.description.shards).map(|_| Held::new(self.description.kind)).collect();
         let (store, base) = (self.clone(), self.read_for_update(base));
         Update { store, base, scratch: None, rewrites: false, shards }
     }
@@ -108,15 +108,20 @@ impl Update {
     }
 
     /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
+    ///
+    /// In a forgetting store each key expires in the epoch that `expiry` gives for its index.
     pub(super) fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
         deed: Deed,
+        expiry: &(dyn Fn(usize) -> u64 + Sync),
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, FilterError)>> {
         let mut refused = Vec::new();
         for (start, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
-            for Outcome { indices, done: of_shard, refused: none_for } in self.take_block(keys, deed)? {
+            for Outcome { indices, done: of_shard, refused: none_for } in
+                self.take_block(start, keys, deed, expiry)?
+            {
                 let index_of = |at: usize| start + indices.get(at).copied().unwrap_or_default() as usize;
                 of_shard.into_iter().for_each(|at| done(index_of(at)));
                 refused.extend(none_for.into_iter().map(|(at, error)| (index_of(at), error)));
@@ -126,7 +131,13 @@ impl Update {
         Ok(refused)
     }
 
-    fn take_block<K: Key + Sync>(&mut self, keys: &[K], deed: Deed) -> Result<Vec<Outcome>> {
+    fn take_block<K: Key + Sync>(
+        &mut self,
+        first: usize,
+        keys: &[K],
+        deed: Deed,
+        expiry: &(dyn Fn(usize) -> u64 + Sync),
+    ) -> Result<Vec<Outcome>> {
         let Self { store, base, scratch, rewrites, shards } = self;
         let (base, rewrites) = (&*base, *rewrites);
         let threads = store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
@@ -143,7 +154,11 @@ impl Update {
             let (worth, pending) = (worth_rewriting(base.version(), shard), base.count_pending(shard)?);
             let most = worth.min((2 * worth).saturating_sub(pending));
             let from = Source { base, scratch: scratch.as_deref(), shard, most, rewrites };
-            let (done, refused) = held.take(&from, &hashes, deed)?;
+            let expiries: Vec<u64> = match store.description.kind {
+                Kind::Forgetting => indices.iter().map(|index| expiry(first + *index as usize)).collect(),
+                Kind::Set | Kind::Counting => Vec::new(),
+            };
+            let (done, refused) = held.take(&from, &hashes, &expiries, deed)?;
             Ok(Outcome { indices, done, refused })
         })
     }
@@ -200,7 +215,7 @@ impl Update {
         }
         // Shards divide the positions in their order.
         let keys = self.records().flat_map(|taken| taken.sorted().into_iter().map(Ok));
-        let run = self.store.write_run(number, self.scratch.as_deref(), at_most, keys);
+        let run = self.store.write_run((number, self.base.now), self.scratch.as_deref(), at_most, keys);
         run.map_err(|error| self.store.given_up(number, error))
     }
 

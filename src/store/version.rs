@@ -24,6 +24,8 @@ pub struct ShardFile {
     pub since: u64,
     /// The file has what all runs up to this version hold for the shard.
     pub folded: u64,
+    /// The epoch that the filter has come to, in a forgetting store; 0 in others.
+    pub(super) epoch: u64,
 }
 
 /// A run, as a version names it: records of keys of any shards that commits have changed.
@@ -41,6 +43,8 @@ pub struct RunFile {
     pub bytes: u64,
     /// The number of the version in which the file came into the store.
     pub since: u64,
+    /// The epoch by which it was written, in a forgetting store; 0 in others.
+    pub(super) epoch: u64,
 }
 
 impl RunFile {
@@ -74,6 +78,8 @@ pub struct Done {
     pub base: u64,
     /// What the application keeps with it.
     pub state: String,
+    /// The epoch that its update had come to, in a forgetting store; 0 in others.
+    pub(super) epoch: u64,
 }
 
 /// A version of a store: which file each shard has, and which tokens are in it.
@@ -93,6 +99,10 @@ pub struct Version {
     pub first: u64,
     /// Updates that are based on versions below this cannot be committed any more.
     pub fence: u64,
+    /// The epoch that a forgetting store has come to; 0 in others.
+    pub(super) epoch: u64,
+    /// The epoch that an update goes no further than by the clock: that of the commit that it repeats.
+    pub(super) until: Option<u64>,
     /// The last token of each application.
     pub tokens: BTreeMap<String, Done>,
     /// The file of each shard; a shard that is not here has none.
@@ -161,7 +171,7 @@ pub(super) const CREATE: &str = "create";
 
 impl Version {
     /// The version that every store begins with, without anything.
-    pub(super) fn first(id: [u8; 16]) -> Self {
+    pub(super) fn first(id: [u8; 16], epoch: u64) -> Self {
         Self {
             number: FIRST,
             id,
@@ -170,6 +180,8 @@ impl Version {
             base: 0,
             first: FIRST,
             fence: 0,
+            epoch,
+            until: None,
             tokens: BTreeMap::new(),
             shards: BTreeMap::new(),
             runs: Vec::new(),

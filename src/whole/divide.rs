@@ -70,7 +70,6 @@ impl Reader {
     #[cfg(feature = "store")]
     pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
         let identity = self.identity()?;
-        identity.refuse_forgetting(self.path(), "dividing")?;
         Cut::of(self.path(), identity.geometry, parts).map(drop)
     }
 

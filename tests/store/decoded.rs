@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, UNIX_EPOCH};
 
 use gowk::store::Store;
 use gowk::{Batches, Kind, Lookup, Options};
@@ -109,11 +110,21 @@ fn the_decoder_finds_what_gowk_finds_in_runs_and_files() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    for (name, options) in [("s", Options::new()), ("c", Options::new().counting())] {
+    let day = Duration::from_secs(86_400);
+    let forgetting = Options::new().forget_after(30 * day).forget_within(3 * day).clock_is_right(true);
+    for (name, options) in [("s", Options::new()), ("c", Options::new().counting()), ("f", forgetting)] {
+        let forgets = name == "f";
         let store = Store::create(dir.path().join(name), 5, &options.capacity(1000).seed(4)).unwrap();
         let insert = |range: std::ops::Range<u64>| {
             let mut update = store.update().unwrap();
-            update.insert_batch(&keys(range)).unwrap().complete().unwrap();
+            if forgets {
+                // A key each hour, from May 2026 on.
+                let on = |hour| UNIX_EPOCH + 20_574 * day + Duration::from_secs(hour * 3600);
+                let times: Vec<_> = range.clone().map(on).collect();
+                update.insert_batch_at(&keys(range), &times).unwrap().inserted.complete().unwrap();
+            } else {
+                update.insert_batch(&keys(range)).unwrap().complete().unwrap();
+            }
             update.commit("insert", None).unwrap();
         };
         let agrees = || {
@@ -130,14 +141,24 @@ fn the_decoder_finds_what_gowk_finds_in_runs_and_files() {
         };
         insert(0..400);
         assert_eq!(agrees(), 400);
-        store.compact(true, &|_, _| {}).unwrap();
+        let newest = store.newest().unwrap();
+        let fold = |shard| store.fold_shard(&newest, shard, None).unwrap();
+        let folded: Vec<_> = (0..5).filter_map(fold).collect();
+        assert_eq!(store.commit_folds(&folded).unwrap().folded, 5);
         insert(400..900);
         if name == "c" {
             let mut update = store.update().unwrap();
             assert!(update.remove_batch(&keys(300..500)).unwrap().iter().all(|removed| *removed));
             update.commit("remove", None).unwrap();
         }
-        assert!(agrees() >= if name == "c" { 700 } else { 900 });
+        // Of the keys that are forgotten, most are in files of an earlier epoch.
+        let kept = match name {
+            "c" => 700,
+            "f" => 30 * 24,
+            _ => 900,
+        };
+        let found = agrees();
+        assert!(found >= kept && found < kept + 90, "{found}");
         // Each changed byte of a run is found by both.
         let run = store.newest().unwrap().runs[0].file_name();
         let run = store.path().join("runs").join(run);

@@ -8,6 +8,7 @@
 //! - `errors`: files of a store that are damaged, missing or foreign.
 //! - `killed`: a process that dies before each of its calls to the disk.
 //! - `folds`: folds that other processes make than the one that publishes them.
+//! - `forgetting`: stores that forget, beside a model with a clock.
 //! - `multiset`: processes that insert, remove, fold and vacuum at the same time, and are killed.
 //! - `processes`: processes that commit at the same time, and are killed.
 //! - `rebased`: updates that judge keys again which others have brought meanwhile.
@@ -23,6 +24,7 @@ mod decoded;
 mod divided;
 mod errors;
 mod folds;
+mod forgetting;
 mod images;
 mod killed;
 mod multiset;

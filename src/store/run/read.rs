@@ -121,7 +121,8 @@ impl Run {
     fn record(&self, record: u64) -> Result<Record> {
         let (page, place) = Self::place(record);
         self.touch(page)?;
-        Ok(Record::of_word(self.word(page, 8 * place)?, self.half(page, WORDS + 4 * place)?))
+        let (position, word) = (self.word(page, 8 * place)?, self.half(page, WORDS + 4 * place)?);
+        Ok(Record::of_word(position, word, self.head.epoch))
     }
 
     /// Where the records begin that this entry of the index stands for.
@@ -153,9 +154,9 @@ impl Run {
         Ok(start)
     }
 
-    /// Copies of a key that came, less those that went; `None` if the run does not have it.
+    /// What the records of a key say, added up; `None` if the run does not have it.
     #[inline]
-    pub(in super::super) fn copies(&self, key: RecordKey) -> Result<Option<i64>> {
+    pub(in super::super) fn value(&self, key: RecordKey) -> Result<Option<i64>> {
         let mut found = None;
         for at in self.first_from(key.position)?..self.head.records {
             if self.position(at)? != key.position {
@@ -163,7 +164,7 @@ impl Run {
             }
             let record = self.record(at)?;
             if record.key == key {
-                found = Some(found.unwrap_or(0) + i64::from(record.copies));
+                found = Some(found.unwrap_or(0) + record.value);
             }
         }
         Ok(found)
@@ -204,7 +205,7 @@ impl Run {
             crate::Kind::Set | crate::Kind::Forgetting => before < Some(record.key),
             crate::Kind::Counting => before <= Some(record.key),
         };
-        let is_right = is_after && record.fits(self.head.kind);
+        let is_right = is_after && record.fits(&self.head);
         if is_right { Ok(record) } else { Err(self.damaged(Self::place(at).0)) }
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Record, RecordKey, Run};
+use crate::Kind;
 use crate::store::error::{Error, Result};
 
 /// Records of a run, each checked. Ends after the first error.
@@ -26,6 +27,10 @@ impl<'a> Records<'a> {
         }
         later.reverse();
         Self { run, range: 0..0, later, before: None }
+    }
+
+    const fn kind(&self) -> Kind {
+        self.run.head().kind
     }
 }
 
@@ -51,7 +56,8 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// Keys of several runs in their order, each once, with the sum of its copies; possibly 0. Ends after the first error.
+/// Keys of several runs in their order, each once, with what its records say together: the sum of its copies, possibly 0,
+/// or the latest epoch in which it expires. Ends after the first error.
 pub(in super::super) struct Merged<'a> {
     /// Each with the record that comes next.
     runs: Vec<(Record, Records<'a>)>,
@@ -82,13 +88,16 @@ impl Iterator for Merged<'_> {
         }
         // Few runs are ever merged, so that the lowest key is found by looking at each.
         let key = self.runs.iter().map(|(record, _)| record.key).min()?;
-        let (mut copies, mut at) = (0, 0);
+        let (mut value, mut at) = (0, 0);
         while let Some((record, run)) = self.runs.get_mut(at) {
             if record.key != key {
                 at += 1;
                 continue;
             }
-            copies += i64::from(record.copies);
+            value = match run.kind() {
+                Kind::Forgetting => record.value.max(value),
+                Kind::Set | Kind::Counting => value + record.value,
+            };
             match run.next() {
                 Some(Ok(next)) => *record = next,
                 None => drop(self.runs.swap_remove(at)),
@@ -98,6 +107,6 @@ impl Iterator for Merged<'_> {
                 }
             }
         }
-        Some(Ok((key, copies)))
+        Some(Ok((key, value)))
     }
 }

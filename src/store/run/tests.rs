@@ -30,10 +30,19 @@ struct Made {
     path: PathBuf,
 }
 
+/// The epoch of a run in these tests.
+const fn epoch_of(kind: Kind) -> u64 {
+    match kind {
+        Kind::Forgetting => 1 << 50,
+        Kind::Set | Kind::Counting => 0,
+    }
+}
+
 fn write(kind: Kind, at_most: u64, records: impl IntoIterator<Item = Record>) -> Made {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
-    let mut writer = RunWriter::create(&path, &disk(), (STORE, UUID), kind, at_most).unwrap();
+    let mut writer =
+        RunWriter::create(&path, &disk(), (STORE, UUID), (kind, epoch_of(kind)), at_most).unwrap();
     records.into_iter().for_each(|record| writer.push(record).unwrap());
     let told = writer.seal().unwrap();
     if let Some((_, bytes)) = told {
@@ -51,7 +60,7 @@ fn the_worked_example_is_what_is_written() {
     let hash = KeyHasher::new(HashKind::Xxh3, 1).hash(b"cuckoo").unwrap();
     let key = RecordKey::of(hash);
     assert_eq!((key.position, key.local), (0x14c1_782b_8cbf_9708, 0x3a_13df));
-    let made = write(Kind::Set, 1, [Record { key, copies: 1 }]);
+    let made = write(Kind::Set, 1, [Record { key, value: 1 }]);
     let bytes = fs::read(&made.path).unwrap();
     assert_eq!(bytes.len(), 3 * PAGE);
     assert_eq!(bytes[PAGE..PAGE + 8], [0x08, 0x97, 0xbf, 0x8c, 0x2b, 0x78, 0xc1, 0x14]);
@@ -86,28 +95,36 @@ fn what_was_put_is_found_and_nothing_else() {
         (Kind::Set, 342, 342),
         (Kind::Set, 20_000, 20_000),
         (Kind::Counting, 20_000, 60_000),
+        (Kind::Forgetting, 20_000, 20_000),
     ] {
         let mut all = BTreeMap::new();
         for number in 0..count {
             let copies = match kind {
-                Kind::Set | Kind::Forgetting => 1,
+                Kind::Set => 1,
+                Kind::Forgetting => epoch_of(kind) as i64 + 1 + number as i64 % 15,
                 Kind::Counting => [1, -1, 300, -600, 255][number as usize % 5],
             };
             all.insert(key(number), copies);
         }
-        let records = all.iter().flat_map(|(key, copies)| Record::all_of(*key, *copies));
+        let records = all.iter().flat_map(|(key, value)| match kind {
+            Kind::Forgetting => vec![Record { key: *key, value: *value }],
+            Kind::Set | Kind::Counting => Record::all_of(*key, *value).collect(),
+        });
         let made = write(kind, at_most, records);
         let run = open(&made).unwrap();
         run.verify().unwrap();
-        let needed: u64 = all.values().map(|copies| Record::needed(*copies)).sum();
+        let needed = match kind {
+            Kind::Counting => all.values().map(|copies| Record::needed(*copies)).sum(),
+            Kind::Set | Kind::Forgetting => all.len() as u64,
+        };
         assert_eq!(run.records(), needed);
         for (key, copies) in &all {
-            assert_eq!(run.copies(*key).unwrap(), Some(*copies));
+            assert_eq!(run.value(*key).unwrap(), Some(*copies));
             let near = RecordKey { local: key.local ^ 1, ..*key };
-            assert_eq!(run.copies(near).unwrap(), None);
+            assert_eq!(run.value(near).unwrap(), None);
         }
         for number in count..count + 5000 {
-            assert_eq!(run.copies(key(number)).unwrap(), None);
+            assert_eq!(run.value(key(number)).unwrap(), None);
         }
         // The slices of all shards are the whole, each with its own keys.
         for shards in [1, 3, 64, 65_536] {
@@ -150,12 +167,36 @@ fn runs_are_merged_by_key() {
     }
 }
 
+#[test]
+fn of_two_records_of_a_key_that_expires_the_later_one_counts() {
+    let run = |numbers: std::ops::Range<u64>, later: i64| {
+        let keys: std::collections::BTreeSet<_> = numbers.map(key).collect();
+        let value = epoch_of(Kind::Forgetting) as i64 + later;
+        let made = write(Kind::Forgetting, 5000, keys.into_iter().map(|key| Record { key, value }));
+        let run = open(&made).unwrap();
+        (made, run)
+    };
+    for order in [[3, 9], [9, 3]] {
+        let runs = [run(0..2000, order[0]), run(1000..3000, order[1])];
+        let merged = Merged::new(runs.iter().map(|(_, run)| run.all())).map(Result::unwrap);
+        let merged: BTreeMap<_, _> = merged.collect();
+        for number in 0..3000 {
+            let expected = match number {
+                0..1000 => order[0],
+                1000..2000 => 9,
+                _ => order[1],
+            };
+            assert_eq!(merged[&key(number)], epoch_of(Kind::Forgetting) as i64 + expected, "{number}");
+        }
+    }
+}
+
 /// Reads a file in every way.
 fn read_all(made: &Made) -> Result<()> {
     let run = open(made)?;
     let mut outcome = run.verify().map(drop);
     for number in 0..64 {
-        outcome = outcome.and(run.copies(key(number)).map(drop));
+        outcome = outcome.and(run.value(key(number)).map(drop));
     }
     for shard in 0..3 {
         let slice =
@@ -165,16 +206,17 @@ fn read_all(made: &Made) -> Result<()> {
     outcome
 }
 
-fn small() -> Made {
+fn small(kind: Kind) -> Made {
     let keys: std::collections::BTreeSet<_> = (0..700).map(key).collect();
-    write(Kind::Set, 700, keys.into_iter().map(|key| Record { key, copies: 1 }))
+    let value = epoch_of(kind) as i64 + 1;
+    write(kind, 700, keys.into_iter().map(|key| Record { key, value }))
 }
 
 #[test]
 fn a_file_that_was_cut_or_changed_anywhere_is_refused_or_damaged() {
-    let made = small();
+    let made = small(Kind::Forgetting);
     let bytes = fs::read(&made.path).unwrap();
-    for at in (0..bytes.len()).step_by(7).chain([0, 8, 12, 48, 56, 60, 4092, bytes.len() - 1]) {
+    for at in (0..bytes.len()).step_by(7).chain([0, 8, 12, 48, 56, 60, 67, 68, 4092, bytes.len() - 1]) {
         let mut changed = bytes.clone();
         changed[at] ^= 1 << (at % 8);
         fs::write(&made.path, &changed).unwrap();
@@ -193,12 +235,17 @@ fn a_file_that_was_cut_or_changed_anywhere_is_refused_or_damaged() {
 
 #[test]
 fn a_hostile_file_under_right_checksums_never_panics() {
-    let made = small();
+    for kind in [Kind::Set, Kind::Forgetting] {
+        hostile(&small(kind));
+    }
+}
+
+fn hostile(made: &Made) {
     let bytes = fs::read(&made.path).unwrap();
     let pages = bytes.len() / PAGE;
     let (mut refused, mut tried) = (0, 0);
     for page in 0..pages {
-        for at in (0..if page == 0 { 64 } else { BODY }).step_by(if page == 0 { 1 } else { 97 }) {
+        for at in (0..if page == 0 { 72 } else { BODY }).step_by(if page == 0 { 1 } else { 97 }) {
             for value in [0, 1, 0xff] {
                 let mut changed = bytes.clone();
                 let place = &mut changed[page * PAGE..(page + 1) * PAGE];
@@ -210,7 +257,7 @@ fn a_hostile_file_under_right_checksums_never_panics() {
                 seal(place, uuid, page as u64);
                 fs::write(&made.path, &changed).unwrap();
                 tried += 1;
-                refused += usize::from(read_all(&made).is_err());
+                refused += usize::from(read_all(made).is_err());
             }
         }
     }

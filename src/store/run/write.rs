@@ -35,11 +35,11 @@ impl<'a> RunWriter<'a> {
         path: &'a Path,
         disk: &Arc<dyn Disk>,
         (store, uuid): ([u8; 16], [u8; 16]),
-        kind: Kind,
+        (kind, epoch): (Kind, u64),
         at_most: u64,
     ) -> FilterResult<Self> {
         let bits = Head::index_bits(at_most);
-        let head = Head { store, uuid, records: 0, kind, bits };
+        let head = Head { store, uuid, records: 0, kind, epoch, bits };
         let file = disk.create(path, 0o666).at(path, "create")?;
         let index = vec![0; 1 << bits];
         let (buffer, disk) = (Vec::with_capacity(TOGETHER * PAGE), disk.clone());
@@ -48,7 +48,7 @@ impl<'a> RunWriter<'a> {
 
     /// Adds a record, whose key is not below that of the one before.
     pub(in super::super) fn push(&mut self, record: Record) -> FilterResult<()> {
-        debug_assert!(self.last <= Some(record.key) && record.fits(self.head.kind));
+        debug_assert!(self.last <= Some(record.key) && record.fits(&self.head));
         if self.filled == RECORDS {
             self.end_page();
             if self.buffer.len() >= TOGETHER * PAGE {
@@ -61,7 +61,7 @@ impl<'a> RunWriter<'a> {
         let place = self.filled as usize;
         if let Some(page) = self.buffer.get_mut(page..) {
             put(page, 8 * place, &record.key.position.to_le_bytes());
-            put(page, WORDS + 4 * place, &record.word().to_le_bytes());
+            put(page, WORDS + 4 * place, &record.word(self.head.epoch).to_le_bytes());
         }
         self.filled += 1;
         self.head.records += 1;

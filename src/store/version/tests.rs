@@ -25,6 +25,7 @@ fn version() -> Version {
         expected_false_positive_rate: 2.5e-4,
         since,
         folded: base,
+        epoch: 0,
     };
     let run = |base, from, to, since| RunFile {
         name: Name { base, uuid: [since as u8; 16] },
@@ -33,8 +34,9 @@ fn version() -> Version {
         records: 1000,
         bytes: 16_384,
         since,
+        epoch: 0,
     };
-    let done = Done { number: 118, version: 16, base: 14, state: "line 3\n\"x\"".to_owned() };
+    let done = Done { number: 118, version: 16, base: 14, state: "line 3\n\"x\"".to_owned(), epoch: 0 };
     Version {
         number: 17,
         id: [9; 16],
@@ -43,6 +45,8 @@ fn version() -> Version {
         base: 15,
         first: 3,
         fence: 4,
+        epoch: 0,
+        until: None,
         tokens: BTreeMap::from([("crawl".to_owned(), done)]),
         shards: BTreeMap::from([(0, file(1, 2)), (3, file(15, 17))]),
         runs: vec![run(12, 3, 9, 14), run(9, 10, 10, 10), run(16, 16, 17, 17)],
@@ -55,7 +59,7 @@ fn what_was_encoded_is_read_back() {
     let text = version().encode(path(), store.uuid).unwrap();
     println!("{text}");
     assert_eq!(Version::decode(path(), text.as_bytes(), 17, &store).unwrap(), version());
-    let first = Version::first([3; 16]);
+    let first = Version::first([3; 16], 0);
     let text = first.encode(path(), store.uuid).unwrap();
     let read = Version::decode(path(), text.as_bytes(), 1, &store).unwrap();
     assert_eq!((read.number, read.shards.len(), read.id), (1, 0, [3; 16]));
@@ -147,8 +151,9 @@ fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
         expected_false_positive_rate: 1.234_567_890_123_456_7e-308,
         since,
         folded: MAX_VERSION - 1,
+        epoch: 1 << 53,
     };
-    let done = Done { number, version: number, base: number - 1, state: String::new() };
+    let done = Done { number, version: number, base: number - 1, state: String::new(), epoch: 1 << 53 };
     let strings = |character: char| (character.to_string().repeat(1000), character.to_string().repeat(5000));
     let run = RunFile {
         name: file.name,
@@ -157,6 +162,7 @@ fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
         records: crate::store::run::MAX_RECORDS,
         bytes: MAX_VERSION,
         since,
+        epoch: 1 << 53,
     };
     let bare = Version { tokens: BTreeMap::new(), shards: BTreeMap::new(), runs: Vec::new(), ..version() };
     let long = Version { runs: vec![run], ..bare.clone() };
@@ -195,4 +201,51 @@ fn no_text_with_a_right_checksum_makes_it_panic() {
         let _ = Version::decode(path(), &sealed(&body.as_bytes()[..at]), 17, &store);
     }
     assert!(refused > 1000);
+}
+
+#[test]
+fn a_version_of_a_forgetting_store_has_epochs_and_no_other_has_any() {
+    let forgetting = Options::new().forget_after(Duration::from_secs(30 * 86_400));
+    let store = Description::design(path(), 4, &forgetting).unwrap();
+    let plain = version;
+    let version = || {
+        let mut version = Version { epoch: 1400, ..plain() };
+        version.tokens.values_mut().for_each(|done| done.epoch = 1399);
+        version.shards.values_mut().for_each(|file| file.epoch = 1);
+        version.runs.iter_mut().for_each(|run| run.epoch = 1400);
+        version
+    };
+    let read = |version: &Version| {
+        let text = version.encode(path(), store.uuid).unwrap();
+        Version::decode(path(), text.as_bytes(), version.number, &store)
+    };
+    assert_eq!(read(&version()).unwrap(), version());
+    assert_eq!(read(&Version::first([3; 16], 1)).unwrap().epoch, 1);
+    type Change = fn(&mut Version, u64);
+    let fields: [(&str, Change, u64); 4] = [
+        ("epoch", |version, epoch| version.epoch = epoch, (1 << 53) / (15 * 86_400_000)),
+        ("token.epoch", |version, epoch| version.tokens.get_mut("crawl").unwrap().epoch = epoch, 1400),
+        ("shard.epoch", |version, epoch| version.shards.get_mut(&3).unwrap().epoch = epoch, 1400),
+        ("run.epoch", |version, epoch| version.runs[1].epoch = epoch, 1400),
+    ];
+    for (name, change, last) in fields {
+        for wrong in [0, last + 1] {
+            let mut version = version();
+            change(&mut version, wrong);
+            let outcome = read(&version);
+            assert!(
+                matches!(outcome, Err(Error::Field { field, .. }) if field == name),
+                "{name}: {outcome:?}"
+            );
+        }
+        let mut right = version();
+        change(&mut right, last);
+        assert!(read(&right).is_ok(), "{name}");
+        // In a set there is none.
+        let (mut version, set) = (plain(), Description::design(path(), 4, &Options::new()).unwrap());
+        change(&mut version, 1);
+        let text = version.encode(path(), set.uuid).unwrap();
+        let outcome = Version::decode(path(), text.as_bytes(), 17, &set);
+        assert!(matches!(outcome, Err(Error::Field { field, .. }) if field == name), "{name}: {outcome:?}");
+    }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{Done, FIRST, RunFile, ShardFile, Version};
+use crate::cuckoo::FIRST_EPOCH;
 use crate::store::description::Description;
 use crate::store::error::{Error, Result};
 use crate::store::files::{MAX_VERSION, Name};
@@ -36,6 +37,8 @@ struct Raw {
     base: u64,
     first: u64,
     fence: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    epoch: u64,
     #[serde(default, rename = "token", skip_serializing_if = "Vec::is_empty")]
     tokens: Vec<RawToken>,
     #[serde(default, rename = "run", skip_serializing_if = "Vec::is_empty")]
@@ -53,6 +56,8 @@ struct RawRun {
     records: u64,
     bytes: u64,
     since: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    epoch: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -64,6 +69,8 @@ struct RawToken {
     base: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     state: String,
+    #[serde(default, skip_serializing_if = "is_none")]
+    epoch: u64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -77,6 +84,13 @@ struct RawShard {
     rate: f64,
     since: u64,
     folded: u64,
+    #[serde(default, skip_serializing_if = "is_none")]
+    epoch: u64,
+}
+
+/// Whether there is no epoch: the store does not forget.
+const fn is_none(epoch: &u64) -> bool {
+    *epoch == 0
 }
 
 impl Version {
@@ -108,6 +122,7 @@ impl Version {
             version: done.version,
             base: done.base,
             state: done.state.clone(),
+            epoch: done.epoch,
         });
         let shards = self.shards.iter().map(|(shard, file)| RawShard {
             shard: *shard,
@@ -118,6 +133,7 @@ impl Version {
             rate: file.expected_false_positive_rate,
             since: file.since,
             folded: file.folded,
+            epoch: file.epoch,
         });
         let runs = self.runs.iter().map(|run| RawRun {
             file: run.name.run(),
@@ -126,6 +142,7 @@ impl Version {
             records: run.records,
             bytes: run.bytes,
             since: run.since,
+            epoch: run.epoch,
         });
         Raw {
             store: (self.number != FIRST).then(|| hex(&store)),
@@ -136,6 +153,7 @@ impl Version {
             base: self.base,
             first: self.first,
             fence: self.fence,
+            epoch: self.epoch,
             tokens: tokens.collect(),
             runs: runs.collect(),
             shards: shards.collect(),
@@ -168,13 +186,20 @@ impl Checker<'_> {
         Err(self.refuse(field, found, format!("{low} to {high}")))
     }
 
-    /// The runs of the version of this number.
-    fn runs(&self, all: Vec<RawRun>, number: u64) -> Result<Vec<RunFile>> {
+    /// Fails unless an epoch is one that a version of this epoch can have come to before; there is none in a store that
+    /// does not forget.
+    fn epoch(&self, field: &'static str, found: u64, now: u64) -> Result<()> {
+        self.within(field, found, now.min(FIRST_EPOCH), now)
+    }
+
+    /// The runs of the version of this number and epoch.
+    fn runs(&self, all: Vec<RawRun>, number: u64, epoch: u64) -> Result<Vec<RunFile>> {
         if all.len() > MAX_RUNS {
             return Err(self.refuse("run", format!("{} of them", all.len()), format!("at most {MAX_RUNS}")));
         }
         let (mut runs, mut names, mut before) = (Vec::with_capacity(all.len()), BTreeSet::new(), FIRST);
-        for RawRun { file, from, to, records, bytes, since } in all {
+        for RawRun { file, from, to, records, bytes, since, epoch: of } in all {
+            self.epoch("run.epoch", of, epoch)?;
             self.within("run.since", since, FIRST + 1, number)?;
             self.within("run.to", to, FIRST + 1, since)?;
             self.within("run.from", from, before + 1, to)?;
@@ -189,7 +214,7 @@ impl Checker<'_> {
                 return Err(self.refuse("run.file", &file, "different in each"));
             }
             before = to;
-            runs.push(RunFile { name, from, to, records, bytes, since });
+            runs.push(RunFile { name, from, to, records, bytes, since, epoch: of });
         }
         Ok(runs)
     }
@@ -208,6 +233,8 @@ impl Raw {
         fields.within("base", self.base, 0, number.saturating_sub(1))?;
         fields.within("first", self.first, 1, number)?;
         fields.within("fence", self.fence, 0, number)?;
+        let last = store.forgetting().map_or(0, |forgetting| forgetting.last_epoch());
+        fields.epoch("epoch", self.epoch, last)?;
         let digits = "32 hexadecimal digits in lower case";
         let id = from_hex(&self.id).ok_or_else(|| fields.refuse("id", &self.id, digits))?;
         let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.time));
@@ -224,20 +251,22 @@ impl Raw {
             return Err(fields.refuse("token.state", found, format!("at most {MAX_STRINGS} bytes")));
         }
         let mut tokens = BTreeMap::new();
-        for RawToken { application, number: of, version, base, state } in self.tokens {
+        for RawToken { application, number: of, version, base, state, epoch } in self.tokens {
+            fields.epoch("token.epoch", epoch, self.epoch)?;
             fields.short("token.application", &application, MAX_APPLICATION)?;
             fields.short("token.state", &state, MAX_STATE)?;
             fields.within("token.number", of, 0, MAX_VERSION)?;
             fields.within("token.version", version, FIRST + 1, number)?;
             fields.within("token.base", base, FIRST, version - 1)?;
-            let done = Done { number: of, version, base, state };
+            let done = Done { number: of, version, base, state, epoch };
             if tokens.insert(application.clone(), done).is_some() {
                 return Err(fields.refuse("token.application", application, "different in each token"));
             }
         }
-        let runs = fields.runs(self.runs, number)?;
+        let runs = fields.runs(self.runs, number, self.epoch)?;
         let mut shards = BTreeMap::new();
-        for RawShard { shard, file, commit, bytes, entries, rate, since, folded } in self.shards {
+        for RawShard { shard, file, commit, bytes, entries, rate, since, folded, epoch } in self.shards {
+            fields.epoch("shard.epoch", epoch, self.epoch)?;
             fields.within("shard.shard", shard.into(), 0, u64::from(store.shards) - 1)?;
             fields.within("shard.since", since, FIRST + 1, number)?;
             fields.within("shard.folded", folded, FIRST, since - 1)?;
@@ -255,8 +284,16 @@ impl Raw {
                 return Err(fields.refuse("shard.rate", rate, "0 to 1"));
             }
             let expected_false_positive_rate = rate;
-            let file =
-                ShardFile { name, commit, bytes, entries, expected_false_positive_rate, since, folded };
+            let file = ShardFile {
+                name,
+                commit,
+                bytes,
+                entries,
+                expected_false_positive_rate,
+                since,
+                folded,
+                epoch,
+            };
             if shards.insert(shard, file).is_some() {
                 return Err(fields.refuse("shard.shard", shard, "different in each"));
             }
@@ -265,6 +302,8 @@ impl Raw {
             return Err(fields.refuse("number", number, "above 1 for a version that is not empty"));
         }
         Ok(Version {
+            epoch: self.epoch,
+            until: None,
             number,
             id,
             time,

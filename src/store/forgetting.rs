@@ -1,0 +1,133 @@
+//! Forgetting stores: the epoch of an update, and keys that were seen at a time (`format-spec/STORE.md`, section 14).
+//!
+//! Invariant: an update judges by one epoch, which is not before that of its base, and its commit brings the store to it.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::Store;
+use super::error::{Error, Result};
+use super::fold::Deed;
+use super::reader::StoreReader;
+use super::update::Update;
+use super::version::Version;
+use crate::cuckoo::forgetting;
+use crate::write::{InTime, InsertedAt, Seen, Time, Until};
+use crate::{Error as FilterError, Key, KeyHash, Kind, Options};
+
+impl Store {
+    /// How the store forgets, and the time of a version; [`Kind`](FilterError::Kind) unless it forgets.
+    fn time_of(&self, version: &Version, epoch: u64) -> Result<Time> {
+        let own = &self.description;
+        let forgetting = own.forgetting().ok_or_else(|| FilterError::Kind {
+            path: self.root.clone(),
+            found: own.kind,
+            wanted: Kind::Forgetting,
+            op: "inserting keys at a time",
+        })?;
+        let is_empty = version.entries() == 0;
+        Ok(Time { forgetting, expiry_bits: own.expiry_bits, epoch, is_empty })
+    }
+
+    /// Publishes a version at the time of the clock, if the newest one of a forgetting store is of an earlier epoch. Gives
+    /// the newest, and whether it was published here.
+    pub(super) fn come_to_clock(&self) -> Result<(Version, bool)> {
+        let newest = self.newest()?;
+        if self.description.retention.is_none() {
+            return Ok((newest, false));
+        }
+        let mut update = self.update_of(newest.clone());
+        update.expiry_now()?;
+        let (epoch, number) = (update.base.now, newest.number);
+        let published = self.publish_upkeep(number, "time", |newest| {
+            Ok((newest.epoch < epoch).then(|| Version { epoch, ..newest.clone() }))
+        })?;
+        published.map_or_else(|| Ok((self.newest()?, false)), |version| Ok((version, true)))
+    }
+}
+
+impl StoreReader {
+    /// Whether all that a shard's file holds has expired, or, with `any`, perhaps a part of it.
+    pub(super) fn has_expired(&self, shard: u32, any: bool) -> bool {
+        let own = &self.store.description;
+        let lives = if any { 1 } else { forgetting::most_epochs(own.expiry_bits) };
+        let file = self.version().shards.get(&shard).filter(|file| file.entries > 0);
+        own.retention.is_some() && file.is_some_and(|file| file.epoch + lives <= self.now)
+    }
+}
+
+impl Update {
+    /// Whether the store forgets keys.
+    pub(super) const fn forgets(&self) -> bool {
+        self.store.description.retention.is_some()
+    }
+
+    /// Inserts a key that was seen at this time into a forgetting store, as [`Writer::insert_at`](crate::Writer::insert_at)
+    /// does into a filter. Inserting many together is much faster.
+    pub fn insert_at(&mut self, key: impl Key + Sync, time: SystemTime) -> Result<Seen> {
+        let hash = self.store.hash(key)?;
+        let mut became = Seen::Known;
+        let refused = self.insert_in_time(&[hash], &[time], |_, seen| became = seen)?;
+        refused.into_iter().next().map_or(Ok(became), |(_, error)| Err(error.into()))
+    }
+
+    /// Inserts keys that were seen at these times into a forgetting store, as
+    /// [`Writer::insert_batch_at`](crate::Writer::insert_batch_at) does into a filter. The commit brings the store to the
+    /// time of the latest key.
+    pub fn insert_batch_at<K: Key + Sync>(&mut self, keys: &[K], times: &[SystemTime]) -> Result<InsertedAt> {
+        self.outcome_in_time(keys, times)
+    }
+
+    /// Like [`insert_batch_at`](Self::insert_batch_at), but tells `told` the index of each key that is new, late or early.
+    /// See [`Writer::insert_each_at`](crate::Writer::insert_each_at).
+    pub fn insert_each_at<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        times: &[SystemTime],
+        told: impl FnMut(usize, Seen),
+    ) -> Result<Vec<(usize, FilterError)>> {
+        self.insert_in_time(keys, times, told)
+    }
+}
+
+impl InTime for Update {
+    type Error = Error;
+
+    fn time(&self) -> Result<Time> {
+        let time = self.store.time_of(self.base(), self.base.now)?;
+        Ok(Time { is_empty: time.is_empty && self.touched() == 0, ..time })
+    }
+
+    fn go_to(&mut self, epoch: u64) -> Result<()> {
+        self.base = self.base.at(epoch);
+        self.shards.iter_mut().try_for_each(|held| held.come_to(epoch))
+    }
+
+    fn insert_until<K: Key + Sync>(
+        &mut self,
+        (keys, indices, expiries): Until<'_, K>,
+        mut new: impl FnMut(usize),
+        mut refuse: impl FnMut(usize, FilterError),
+    ) -> Result<()> {
+        let at = |place: usize| indices.get(place).map_or(0, |index| *index as usize);
+        let key = |index: &u32| keys.get(*index as usize).map(|key| self.store.hash_of(key));
+        let hashes: Vec<KeyHash> = indices.iter().filter_map(key).collect::<Result<_>>()?;
+        let expiry = |place: usize| expiries.get(at(place)).copied().unwrap_or_default();
+        let refused = self.take_all(&hashes, Deed::Insert, &expiry, |place| new(at(place)))?;
+        refused.into_iter().for_each(|(place, error)| refuse(at(place), error));
+        Ok(())
+    }
+
+    fn last_epoch(&self) -> u64 {
+        // A commit that is repeated is judged as it was the first time.
+        self.base().until.unwrap_or(u64::MAX)
+    }
+
+    fn own_path(&self) -> &Path {
+        self.store.path()
+    }
+
+    fn own_options(&self) -> &Options {
+        &self.store.options
+    }
+}

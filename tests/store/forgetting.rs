@@ -1,0 +1,440 @@
+//! Stores that forget, beside a model with a clock. The filters are so wide that no false positive is to be expected.
+//!
+//! Invariants checked:
+//!
+//! 1. A key is there exactly until the epoch in which it expires, in every version: by single lookups and by batches,
+//!    whatever was committed, rewritten, folded, merged and vacuumed, and however far the time went on meanwhile.
+//! 2. A key is new exactly if it is not there at its time, also where another commit came in between.
+//! 3. A fold keeps each key as long as its record says, even where it matches the entry of another key.
+//! 4. A retry is judged by the time of the first attempt.
+//! 5. What has expired takes no room once its shard is written anew, and no run keeps it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gowk::store::{Committed, Error, Store, Token, Update, Vacuum, Version};
+use gowk::{Batches, Error as FilterError, Lookup, Options, Reader, Seen, SlotsPerBucket, Writer};
+
+use crate::images::{Random, is_tidy};
+use crate::{Key, keys, place, quiet, store, thorough};
+
+const DAY: u64 = 86_400;
+const FIRST: u64 = 20_003;
+const AFTER: u64 = 28;
+/// The length of an epoch, in days: with 4 expiry bits, a fourteenth.
+const EPOCH: u64 = 2;
+
+fn on(day: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(day * DAY + 12_345)
+}
+
+/// The epoch in which a key of a day expires.
+fn expiry(day: u64) -> u64 {
+    (day * DAY + 12_345 + AFTER * DAY).div_ceil(EPOCH * DAY)
+}
+
+fn options(refresh: bool) -> Options {
+    Options::new()
+        .capacity(1000)
+        .seed(3)
+        .slots_per_bucket(SlotsPerBucket::Two)
+        .forget_after(Duration::from_secs(AFTER * DAY))
+        .refresh(refresh)
+        .clock_is_right(true)
+        .with_clock(|| on(FIRST + 100_000))
+}
+
+/// A clock that shows the day that a test sets.
+fn by(day: &Arc<AtomicU64>) -> impl Fn() -> SystemTime + Send + Sync + 'static {
+    let day = day.clone();
+    move || on(day.load(Ordering::Relaxed))
+}
+
+/// The epoch in which each key expires, and that of the store.
+#[derive(Clone, Default)]
+struct Model {
+    keys: HashMap<u64, u64>,
+    now: u64,
+}
+
+impl Model {
+    fn has(&self, key: u64) -> bool {
+        self.keys.get(&key).is_some_and(|expiry| *expiry > self.now)
+    }
+
+    /// Whether a key that is seen on this day is new; `None` if it is late.
+    fn insert(&mut self, key: u64, day: u64, refresh: bool) -> Option<bool> {
+        self.now = self.now.max(day / EPOCH);
+        if expiry(day) <= self.now {
+            return None;
+        }
+        let is_new = !self.has(key);
+        if is_new || refresh {
+            let last = self.keys.entry(key).or_default();
+            *last = expiry(day).max(*last);
+        }
+        Some(is_new)
+    }
+
+    fn check(&self, store: &Store, version: &Version, asked: u64) {
+        let reader = store.read_version(version.clone());
+        let all = keys(0..asked);
+        let found = reader.contains_batch(&all).unwrap();
+        for (number, (key, found)) in (0..).zip(all.iter().zip(found)) {
+            let told = (number, self.keys.get(&number), self.now, version.number);
+            assert_eq!(found, self.has(number), "{told:?}");
+            if number % 7 == 0 {
+                assert_eq!(reader.contains(key).unwrap(), self.has(number), "{told:?}");
+                assert_eq!(reader.count(key).unwrap(), u32::from(self.has(number)), "{told:?}");
+            }
+        }
+        if self.now > 1 {
+            assert_eq!(reader.info().store_time, Some(self.now * EPOCH * DAY * 1000));
+        }
+    }
+}
+
+/// Inserts keys, each on its day, and compares the answers with those of the model.
+fn insert(update: &mut Update, model: &mut Model, seen: &[(u64, u64)], refresh: bool) {
+    let all: Vec<Key> = seen.iter().map(|(key, _)| key.to_le_bytes()).collect();
+    let times: Vec<SystemTime> = seen.iter().map(|(_, day)| on(*day)).collect();
+    let told = update.insert_batch_at(&all, &times).unwrap();
+    assert!(told.inserted.refused().is_empty() && told.early.is_empty());
+    for (at, (key, day)) in seen.iter().enumerate() {
+        match model.insert(*key, *day, refresh) {
+            None => assert!(told.late.contains(&at), "{key} on day {day}"),
+            Some(is_new) => assert_eq!(told.inserted.is_new(at), is_new, "{key} on day {day}"),
+        }
+    }
+}
+
+fn commit(update: Update) -> Option<Version> {
+    match update.commit("insert", None).unwrap() {
+        Committed::New(version) => Some(version),
+        _ => None,
+    }
+}
+
+fn below(random: &mut Random, end: u64) -> u64 {
+    random.below(end as usize) as u64
+}
+
+/// Keys of some days until this one, most of them of the last.
+fn some(random: &mut Random, today: u64, count: u64, asked: u64) -> Vec<(u64, u64)> {
+    let mut some: Vec<_> = (0..count)
+        .map(|_| {
+            let back = if below(random, 4) == 0 { below(random, AFTER + 4) } else { 0 };
+            (below(random, asked), today - back.min(today - FIRST))
+        })
+        .collect();
+    if random.below(2) == 0 {
+        some.sort_by_key(|(_, day)| *day);
+    }
+    some
+}
+
+#[test]
+fn a_store_answers_as_a_model_with_a_clock_does() {
+    const ASKED: u64 = 30_000;
+    let steps = thorough::size("steps of a forgetting store", 60, 400);
+    for refresh in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(AtomicU64::new(FIRST));
+        let store = store(&dir, 3, &options(refresh).with_clock(by(&clock)));
+        let mut random = Random(if refresh { 7 } else { 11 });
+        let (mut model, mut day) = (Model { now: 1, ..Model::default() }, FIRST);
+        let mut old: Option<(Version, Model)> = None;
+        for step in 0..steps {
+            day += [0, 1, 1, 2, 3][random.below(5)] + if random.below(25) == 0 { 40 } else { 0 };
+            clock.store(day + 4, Ordering::Relaxed);
+            match random.below(8) {
+                0 => drop(store.compact(random.below(2) == 0, &quiet).unwrap()),
+                1 => {
+                    let mut update = store.update().unwrap().rewriting();
+                    insert(&mut update, &mut model, &some(&mut random, day, 2000, ASKED), refresh);
+                    commit(update);
+                }
+                2 => {
+                    // Dropped: nobody sees it.
+                    let mut update = store.update().unwrap();
+                    insert(&mut update, &mut model.clone(), &some(&mut random, day + 3, 500, ASKED), refresh);
+                }
+                3 => {
+                    store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+                    is_tidy(&store).unwrap();
+                    old = None;
+                }
+                4 => two(&store, &mut model, &mut random, (day, &clock), refresh),
+                _ => {
+                    let count = [10, 300, 3000, 12_000][random.below(4)];
+                    let mut update = store.update().unwrap();
+                    for seen in some(&mut random, day, count, ASKED).chunks(4000) {
+                        insert(&mut update, &mut model, seen, refresh);
+                    }
+                    commit(update);
+                }
+            }
+            let newest = store.newest().unwrap();
+            // An update that brought nothing has not brought its time either; a compaction brings that of the clock.
+            model.now = store.read().unwrap().info().store_time.map_or(1, |time| time / (EPOCH * DAY * 1000));
+            day = day.max(model.now * EPOCH);
+            model.check(&store, &newest, ASKED + 1000);
+            if let Some((version, model)) = &old {
+                model.check(&store, version, ASKED);
+            }
+            if step % 6 == 0 {
+                old = Some((newest, model.clone()));
+            }
+        }
+    }
+}
+
+/// Two updates of one version, of which the second is judged again.
+fn two(
+    store: &Store,
+    model: &mut Model,
+    random: &mut Random,
+    (day, clock): (u64, &AtomicU64),
+    refresh: bool,
+) {
+    let before = model.clone();
+    let [mut first, mut second] = [store.update().unwrap(), store.update().unwrap()];
+    let mut late = before.clone();
+    let days = [day + below(random, 3), day + below(random, 3)];
+    insert(&mut first, model, &some(random, days[0], 400, 3000), refresh);
+    let seen = some(random, days[1], 400, 3000);
+    let all: Vec<Key> = seen.iter().map(|(key, _)| key.to_le_bytes()).collect();
+    let times: Vec<SystemTime> = seen.iter().map(|(_, day)| on(*day)).collect();
+    let told = second.insert_batch_at(&all, &times).unwrap();
+    commit(first);
+    if random.below(2) == 0 {
+        clock.fetch_add(10, Ordering::Relaxed);
+        store.compact(true, &quiet).unwrap();
+    }
+    let (_, rejudged) = second.commit_rebased("insert", None, &quiet).unwrap();
+    let mut came = HashMap::new();
+    for (at, (key, day)) in seen.iter().enumerate() {
+        let Some(is_new) = late.insert(*key, *day, refresh) else {
+            assert!(told.late.contains(&at));
+            continue;
+        };
+        assert_eq!(told.inserted.is_new(at), is_new);
+        // It may have expired since it came for the first time.
+        came.entry(*key).and_modify(|(new, _)| *new |= is_new).or_insert((is_new, at));
+    }
+    // Both have come to the latest of the times.
+    model.now = late.now.max(store.read().unwrap().info().store_time.unwrap_or(0) / (EPOCH * DAY * 1000));
+    for (key, (was_new, at)) in came {
+        let is_known = model.has(key);
+        let is_rejudged = rejudged.has(store.hash(all[at]).unwrap());
+        assert_eq!(is_rejudged, was_new && is_known, "{key}");
+        if (was_new && !is_known) || refresh {
+            let last = model.keys.entry(key).or_default();
+            *last = late.keys[&key].max(*last);
+        }
+    }
+}
+
+/// Many keys of one bucket's tags meet in narrow filters: an entry of one key answers for another.
+#[test]
+fn a_fold_keeps_a_key_that_matches_an_entry_which_expires_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new()
+        .capacity(1000)
+        .seed(3)
+        .slots_per_bucket(SlotsPerBucket::Four)
+        .forget_after(Duration::from_secs(AFTER * DAY))
+        .clock_is_right(true)
+        .with_clock(|| on(FIRST + 100_000));
+    let store = store(&dir, 2, &options);
+    let mut update = store.update().unwrap().rewriting();
+    let all = keys(0..30_000);
+    update.insert_batch_at(&all, &vec![on(FIRST); all.len()]).unwrap().inserted.complete().unwrap();
+    commit(update);
+    // In one commit, keys of one day; in a later one those of another day, of which many match an entry of the first.
+    let (mut new, step) = (Vec::new(), AFTER / 2 - 1);
+    for round in 1..=4 {
+        let more = keys(100_000 * round..100_000 * round + 7000);
+        let mut update = store.update().unwrap();
+        let told = update.insert_batch_at(&more, &vec![on(FIRST + round * step); more.len()]).unwrap();
+        new.extend((0..more.len()).filter(|at| told.inserted.is_new(*at)).map(|at| (more[at], round)));
+        commit(update);
+    }
+    let folding = store.clone();
+    let newest = folding.newest().unwrap();
+    let sealed: Vec<_> = folding
+        .to_fold(&newest, true)
+        .unwrap()
+        .into_iter()
+        .filter_map(|shard| folding.fold_shard(&newest, shard, None).unwrap())
+        .collect();
+    folding.commit_folds(&sealed).unwrap();
+    let reader = folding.read().unwrap();
+    assert_eq!(reader.info().pending, 0);
+    let now = reader.info().store_time.unwrap() / 1000 / DAY;
+    let mut there = 0;
+    for (key, round) in new {
+        if FIRST + round * step + AFTER > now {
+            there += 1;
+            assert!(reader.contains(key).unwrap(), "a key of round {round}");
+        }
+    }
+    assert!(there > 10_000, "{there}");
+}
+
+#[test]
+fn a_retry_is_judged_by_the_time_of_the_first_attempt() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Arc::new(AtomicU64::new(FIRST));
+    let options = options(false).clock_is_right(false).with_clock(by(&day));
+    let store = store(&dir, 2, &options);
+    let insert = |number: u64, keys: &[Key]| {
+        let mut update = store.update_of(store.before("a", number).unwrap());
+        let told = update.insert_batch(keys).unwrap();
+        (told.mask(), update.commit("insert", Some(Token::new("a", number))).unwrap())
+    };
+    insert(1, &keys(0..10));
+    day.store(FIRST + AFTER - 5, Ordering::Relaxed);
+    let (first, committed) = insert(2, &keys(5..15));
+    assert!(matches!(committed, Committed::New(_)));
+    assert_eq!(first, [[false; 5], [true; 5]].concat());
+    day.store(FIRST + AFTER + 4, Ordering::Relaxed);
+    let (again, committed) = insert(2, &keys(5..15));
+    assert!(matches!(committed, Committed::Already(_)));
+    assert_eq!(again, first);
+    // The next one is of its own time.
+    let (next, _) = insert(3, &keys(0..15));
+    assert_eq!(next, [[true; 10].as_slice(), &[false; 5]].concat());
+}
+
+/// A key that another commit has brought and that has expired by the time of this one is new, and in no conflict.
+#[test]
+fn a_commit_is_judged_by_its_own_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2, &options(false));
+    let [mut first, mut second] = [store.update().unwrap(), store.update().unwrap()];
+    assert_eq!(first.insert_at(b"key", on(FIRST)).unwrap(), Seen::New);
+    assert_eq!(second.insert_at(b"key", on(FIRST + AFTER + EPOCH)).unwrap(), Seen::New);
+    commit(first);
+    commit(second).unwrap();
+    // Where it has not expired, it is.
+    let [mut first, mut second] = [store.update().unwrap(), store.update().unwrap()];
+    assert_eq!(first.insert_at(b"other", on(FIRST + AFTER + EPOCH)).unwrap(), Seen::New);
+    assert_eq!(second.insert_at(b"other", on(FIRST + 2 * AFTER)).unwrap(), Seen::New);
+    commit(first);
+    assert!(matches!(second.commit("insert", None), Err(Error::Conflict { keys: 1, .. })));
+}
+
+#[test]
+fn a_clock_that_leaps_or_goes_back_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Arc::new(AtomicU64::new(FIRST));
+    let options = options(false).clock_is_right(false).with_clock(by(&day));
+    let store = store(&dir, 2, &options);
+    let insert = |key| store.update().unwrap().insert_batch(&keys(key..key + 1)).map(drop);
+    let mut update = store.update().unwrap();
+    update.insert_batch(&keys(0..1)).unwrap().complete().unwrap();
+    commit(update);
+    for wrong in [FIRST + 2 * AFTER, FIRST - 3] {
+        day.store(wrong, Ordering::Relaxed);
+        let refused = |outcome| matches!(outcome, Err(Error::Filter(FilterError::Clock { .. })));
+        assert!(refused(insert(1)), "day {wrong}");
+        assert!(refused(store.compact(true, &quiet).map(drop)), "day {wrong}");
+    }
+    day.store(FIRST + 1, Ordering::Relaxed);
+    let mut update = store.update().unwrap();
+    let seen = |update: &mut Update, day| update.insert_at(b"x", on(day)).unwrap();
+    assert_eq!(seen(&mut update, FIRST + 3), Seen::Early);
+    assert_eq!(seen(&mut update, FIRST - AFTER - 2), Seen::Late);
+    assert_eq!(seen(&mut update, FIRST - 7), Seen::New);
+    assert_eq!(seen(&mut update, FIRST), Seen::Known);
+    insert(1).unwrap();
+    assert_eq!(store.log().unwrap().len(), 2, "nothing was published");
+}
+
+#[test]
+fn a_stream_that_forgets_as_fast_as_it_learns_keeps_its_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2, &options(false));
+    let mut sizes = Vec::new();
+    for day in 0..140 {
+        let mut update = store.update().unwrap();
+        let all = keys(day * 1_000..(day + 1) * 1_000);
+        update.insert_batch_at(&all, &vec![on(FIRST + day); all.len()]).unwrap().inserted.complete().unwrap();
+        commit(update);
+        store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+        let info = store.read().unwrap().info();
+        // Up to 8192 records are pending for a shard, and each of them takes 12 bytes.
+        assert!(info.pending <= 3 * 8192 && info.run_bytes < 500_000, "{info:?}");
+        sizes.push(info.bytes - info.run_bytes);
+    }
+    let most = |days: std::ops::Range<usize>| sizes[days].iter().max().copied().unwrap();
+    assert_eq!(most(90..140), most(40..90), "{sizes:?}");
+    let reader = store.read().unwrap();
+    let there =
+        reader.contains_batch(&keys(0..140_000)).unwrap().iter().filter(|found| **found).count() as u64;
+    assert!((AFTER * 1000..=(AFTER + EPOCH) * 1000).contains(&there), "{there}");
+    // Without keys, nothing is forgotten until somebody compacts it. Then nothing is left.
+    assert_eq!(reader.info().store_time, Some((FIRST + 139) / EPOCH * EPOCH * DAY * 1000));
+    let told = store.compact(true, &quiet).unwrap();
+    assert!(told.version.is_some() && told.folded > 0, "{told:?}");
+    let info = store.read().unwrap().info();
+    assert_eq!((info.entries, info.runs), (0, 0), "{info:?}");
+}
+
+#[test]
+fn a_forgetting_filter_becomes_a_store_and_comes_back_with_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let mut model = Model { now: 1, ..Model::default() };
+    let mut writer: Writer = options(true).create(path("f")).unwrap();
+    for day in 0..20_u64 {
+        for key in day * 300..day * 300 + 900 {
+            let seen = writer.insert_at(key.to_le_bytes(), on(FIRST + day)).unwrap();
+            let is_new = model.insert(key, FIRST + day, true).unwrap();
+            assert_eq!(seen, if is_new { Seen::New } else { Seen::Known });
+        }
+    }
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let filter = Reader::open(path("f")).unwrap();
+    let made = Store::create_from(place(&dir), 4, &filter, &options(true), &mut quiet).unwrap();
+    assert_eq!(made.description().retention, filter.info().unwrap().retention);
+    model.check(&made, &made.newest().unwrap(), 8000);
+    let clock = Arc::new(AtomicU64::new(FIRST + 60));
+    let store = Store::open_with(place(&dir), &options(true).with_clock(by(&clock))).unwrap();
+    let joins = |model: &Model| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("joined");
+        store.read().unwrap().join_to(&path, &mut quiet).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!(reader.info().unwrap().time, Some(model.now * EPOCH * DAY * 1000));
+        for (number, key) in (0..).zip(keys(0..10_000)) {
+            assert_eq!(reader.contains(key).unwrap(), model.has(number), "{number} in epoch {}", model.now);
+        }
+    };
+    for day in [25, 31, 40_u64] {
+        let mut update = store.update().unwrap();
+        let some: Vec<(u64, u64)> = (day * 200..day * 200 + 50).map(|key| (key, FIRST + day)).collect();
+        insert(&mut update, &mut model, &some, true);
+        commit(update);
+        model.check(&store, &store.newest().unwrap(), 10_000);
+        joins(&model);
+    }
+    // Nothing is pending, and the store comes to a later time than its files.
+    for (day, all, folded) in [(41, true, 4), (46, false, 0), (46, true, 4), (46, true, 0), (100, false, 4)] {
+        clock.store(FIRST + day, Ordering::Relaxed);
+        assert_eq!(store.compact(all, &quiet).unwrap().folded, folded, "day {day}");
+        model.now = (FIRST + day) / EPOCH;
+        model.check(&store, &store.newest().unwrap(), 10_000);
+        joins(&model);
+    }
+    assert_eq!(store.read().unwrap().info().entries, 0);
+    // Another way to forget is refused.
+    for other in [options(false), options(true).forget_after(Duration::from_secs(DAY))] {
+        let opened = Store::open_with(place(&dir), &other);
+        assert!(matches!(opened, Err(Error::Filter(FilterError::Retention { .. }))), "{opened:?}");
+    }
+}
