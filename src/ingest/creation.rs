@@ -1,6 +1,7 @@
 //! The options with which a job creates its filter if it does not exist.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -13,6 +14,10 @@ pub(super) struct Creation {
     pub(super) path: PathBuf,
     /// The kind, if given; an existing filter must be of this kind.
     pub(super) kind: Option<Kind>,
+    /// How long a forgetting filter keeps a key, as in `30d`; an existing filter must keep it as long.
+    pub(super) forget_after: Option<Spanned<String>>,
+    pub(super) forget_within: Option<Spanned<String>>,
+    pub(super) refresh: Option<Spanned<bool>>,
     capacity: Option<u64>,
     false_positive_rate: Option<f64>,
     pub(super) slots_per_bucket: Option<Spanned<u32>>,
@@ -23,7 +28,31 @@ pub(super) struct Creation {
     max_false_positive_rate: Option<f64>,
 }
 
+/// A span of time: a whole number, and `d`, `h`, `m` or `s`.
+pub(super) fn span(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "d" => 86_400,
+        "h" => 3600,
+        "m" => 60,
+        "s" => 1,
+        _ => return None,
+    };
+    let number = number.bytes().all(|digit| digit.is_ascii_digit()).then(|| number.parse::<u64>().ok());
+    number.flatten()?.checked_mul(seconds).map(Duration::from_secs)
+}
+
 impl Creation {
+    /// Asks for a filter or store of this kind, and that keeps keys as long, whether it exists or is created.
+    pub(super) fn ask(&self, options: Options) -> Options {
+        let of = |text: &Option<Spanned<String>>| text.as_ref().and_then(|text| span(text.get_ref()));
+        let options = self.kind.into_iter().fold(options, Options::kind);
+        let options = of(&self.forget_after).into_iter().fold(options, Options::forget_after);
+        let options = of(&self.forget_within).into_iter().fold(options, Options::forget_within);
+        let refresh = self.refresh.as_ref().map(|refresh| *refresh.get_ref());
+        refresh.into_iter().fold(options, Options::refresh)
+    }
+
     /// Adds the options for creating the filter to those for opening it.
     pub(super) fn apply(&self, options: Options) -> Options {
         let options = options.growth(self.growth);

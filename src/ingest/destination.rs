@@ -188,8 +188,8 @@ impl Destination {
         }
     }
 
-    /// Inserts keys that were seen at these times into a forgetting filter, as [`Writer::insert_each_at`] does. Fails with
-    /// [`crate::Error::Kind`] on other filters, and on stores, which do not forget.
+    /// Inserts keys that were seen at these times into a forgetting filter or store, as [`Writer::insert_each_at`] does.
+    /// Fails with [`crate::Error::Kind`] on others.
     pub fn insert_each_at<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -198,13 +198,7 @@ impl Destination {
     ) -> Result<Vec<(usize, crate::Error)>, Error> {
         match &mut self.0 {
             To::Filter(writer) => Ok(writer.insert_each_at(keys, times, told)?),
-            To::Store(to) => Err(crate::Error::Kind {
-                path: to.store.path().to_owned(),
-                found: to.store.description().kind,
-                wanted: Kind::Forgetting,
-                op: "inserting keys at a time",
-            }
-            .into()),
+            To::Store(to) => Ok(to.update_mut()?.insert_each_at(keys, times, told)?),
         }
     }
 

@@ -66,9 +66,9 @@ impl OutputKind {
 }
 
 impl Job {
-    /// Adds the kind and the key rules that the job asks for, if any.
+    /// Adds the kind, the time for which keys are kept and the key rules that the job asks for, if any.
     pub(super) fn asked(&self, options: Options) -> Options {
-        let options = self.creation.kind.into_iter().fold(options, Options::kind);
+        let options = self.creation.ask(options);
         if self.rules.key.is_plain() { options } else { options.key_rules(self.rules.key) }
     }
 
@@ -176,7 +176,10 @@ mod tests {
             name = "a"
             [filter]
             path = "f"
-            kind = "counting"
+            kind = "forgetting"
+            forget_after = "30d"
+            forget_within = "72h"
+            refresh = true
             capacity = 3_000_000
             false_positive_rate = 0.001
             slots_per_bucket = 4
@@ -270,6 +273,22 @@ mod tests {
             (
                 "[filter]\npath = 'f'\nslots_per_bucket = 8\n[input]\npaths = ['a']\n",
                 "line 3: `slots_per_bucket` must be",
+            ),
+            (
+                "[filter]\npath = 'f'\nforget_after = '30 days'\n[input]\npaths = ['a']\n",
+                "line 3: `forget_after` must be a time, as in \"30d\"",
+            ),
+            (
+                "[filter]\npath = 'f'\nforget_after = '5m'\nforget_within = 's'\n[input]\npaths = ['a']\n",
+                "line 4: `forget_within` must be a time",
+            ),
+            (
+                "[filter]\npath = 'f'\nrefresh = false\n[input]\npaths = ['a']\n",
+                "line 3: `refresh` must be given beside `forget_after`",
+            ),
+            (
+                "[filter]\npath = 'f'\nkind = 'set'\nforget_after = '1d'\n[input]\npaths = ['a']\n",
+                "line 4: `forget_after` must be given for a filter of the kind",
             ),
             (
                 "[filter]\npath = 'f'\n[input]\npaths = ['a']\n[output]\nrecords = true\n",

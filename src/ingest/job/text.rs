@@ -12,12 +12,12 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::{Job, Missing, known};
-use crate::ingest::creation::Creation;
+use crate::ingest::creation::{Creation, span};
 use crate::ingest::error::{Error, JobProblem};
 use crate::ingest::rules::{Column, Format, Rules, TimeField};
 use crate::keys::LONGEST;
 use crate::store::Store;
-use crate::{Case, KeyRules, SlotsPerBucket};
+use crate::{Case, KeyRules, Kind, SlotsPerBucket};
 
 /// The most bytes that a job file may have.
 const LONGEST_JOB: u64 = 1 << 20;
@@ -139,6 +139,25 @@ fn toml_problem(error: &toml::de::Error) -> Misfit {
     (JobProblem::Toml(message), error.span().map(|span| span.start))
 }
 
+/// That the times of a forgetting filter are times, and that they are for one.
+fn check_forgetting(filter: &Creation) -> Result<(), Misfit> {
+    let Creation { kind, forget_after, forget_within, refresh, .. } = filter;
+    let alone = "given beside `forget_after`";
+    for (key, value) in [("forget_after", forget_after), ("forget_within", forget_within)] {
+        if let Some(value) = value.as_ref().filter(|value| span(value.get_ref()).is_none()) {
+            return Err(wrong(key, value, "a time, as in \"30d\", \"12h\", \"5m\" or \"90s\""));
+        }
+    }
+    match (forget_after, forget_within, refresh) {
+        (None, Some(within), _) => Err(wrong("forget_within", within, alone)),
+        (None, None, Some(refresh)) => Err(wrong("refresh", refresh, alone)),
+        (Some(after), ..) if kind.is_some_and(|kind| kind != Kind::Forgetting) => {
+            Err(wrong("forget_after", after, "given for a filter of the kind \"forgetting\" alone"))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     let table = DeTable::parse(text).map_err(|error| toml_problem(&error))?;
     if let Some((problem, span)) = known::unknown(table.get_ref()) {
@@ -152,6 +171,7 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     {
         return Err(wrong("slots_per_bucket", slots, "a whole number from 2 to 7"));
     }
+    check_forgetting(&raw.filter)?;
     if raw.input.paths.get_ref().is_empty() {
         return Err(wrong("paths", &raw.input.paths, "a list of at least one path or pattern"));
     }
