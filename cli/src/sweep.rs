@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::Options;
+use gowk::store::Store;
+use gowk::{Kind, Options};
 
 use super::arguments::{ClockArgs, LockArgs};
 use super::failure::Failure;
@@ -15,13 +16,14 @@ use super::quantity;
 ///
 /// A forgetting filter has a time of its own, which goes on with the keys that come. Readers judge by it. So a filter that
 /// gets no keys forgets none; this verb brings it to the time of the clock, and empties the room of all keys that it
-/// forgets. A filter that gets keys does the same by and by.
+/// forgets. A filter that gets keys does the same by and by. Of a store, it writes the shards anew that have anything to
+/// forget, as `store compact --all` does.
 #[derive(Args)]
 #[command(after_help = "\
 Example:
   gowk sweep seen.gowk && gowk info seen.gowk")]
 pub(super) struct Sweep {
-    /// Filter to sweep
+    /// Filter or store to sweep
     file: PathBuf,
 
     #[command(flatten)]
@@ -34,6 +36,14 @@ pub(super) struct Sweep {
 impl Sweep {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut output = Output::standard(b'\n')?;
+        if Store::is_at(&self.file) {
+            let store =
+                Store::open_with(&self.file, &self.clock.apply(Options::new().kind(Kind::Forgetting)))?;
+            let folded = store.compact(true, &|_, _| ())?.folded;
+            output.line(format_args!("{}: {folded} shards written anew", self.file.display()))?;
+            output.flush()?;
+            return Ok(Outcome::Done);
+        }
         let mut writer = self.clock.apply(self.lock.apply(Options::new())).open_existing(&self.file)?;
         let forgotten = writer.sweep()?;
         writer.commit()?;

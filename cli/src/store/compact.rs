@@ -7,6 +7,7 @@ use clap::Args;
 use gowk::Options;
 use gowk::store::{Compacted, Store};
 
+use super::super::arguments::ClockArgs;
 use super::super::bar::{self, Bar};
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
@@ -18,6 +19,8 @@ use super::super::output;
 /// Commits fold and merge what is due as they come, so this is needed only to have no run left, as before much reading.
 /// It may run beside commits, readers and vacuums: a shard that another process rewrites meanwhile is left to that. If it
 /// is killed, the store stays as it was. A vacuum removes the old files.
+///
+/// A forgetting store also comes to the time of the clock, and shards whose keys have all expired are written anew.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -29,19 +32,23 @@ pub(super) struct Compact {
     /// Store to compact
     store: PathBuf,
 
-    /// Fold every shard for which there is anything to fold
+    /// Fold every shard for which there is anything to fold, and of a forgetting store those with anything expired
     #[arg(long)]
     all: bool,
 
     /// Shards that are folded at the same time; as many as there are processors by default
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 impl Compact {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
-        let options = bar::fetching(Options::new()).threads(threads.map_or(1, NonZeroUsize::get));
+        let options =
+            self.clock.apply(bar::fetching(Options::new())).threads(threads.map_or(1, NonZeroUsize::get));
         let store = Store::open_with(&self.store, &options)?;
         let bar = Bar::new("folding");
         let told = store.compact(self.all, &|done, all| bar.tell(done, all))?;

@@ -86,7 +86,11 @@ pub(in super::super) fn print(
             ("false-positive rate", rate),
             ("files", filter::sized(info.bytes)),
         ];
-        for (name, value) in words.into_iter().chain(seed) {
+        let retention = description.retention.map(|retention| {
+            let time = info.store_time.map_or_else(|| "none yet".to_owned(), quantity::time_of);
+            [("retention", retention.to_string()), ("store's time", time)]
+        });
+        for (name, value) in words.into_iter().chain(retention.into_iter().flatten()).chain(seed) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
         for Last { application, number, version } in &tokens {

@@ -2,7 +2,9 @@
 //!
 //! 1. `create` and its dry run say the real range of time, and make the filter that they announce. `info` shows it.
 //! 2. `dedup` prints a key once, and again once it is forgotten; the options of another kind or time are refused.
-//! 3. What does not know forgetting filters refuses them with exit code 2, and names file and remedy.
+//! 3. A store forgets as a filter does, with times from records too. `sweep` and `store compact` bring it to the time of
+//!    the clock.
+//! 4. What does not know forgetting filters refuses them with exit code 2, and names file and remedy.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -74,10 +76,59 @@ fn a_filter_that_forgets_in_another_way_and_operations_that_cannot_are_refused()
         (&["dedup", "set", "--forget-after", "7d"], &["set: is a set", "with `--forget-after`"]),
         (&["remove", "f", "key"], &["f: is a forgetting filter", "removing keys"]),
         (&["sweep", "set"], &["set: is a set"]),
-        (
-            &["store", "create", "s", "--shards", "2", "--capacity", "1000", "--forget-after", "7d"],
-            &["s: is a forgetting filter"],
-        ),
+    ] {
+        folder.run(args, "").refused(words);
+    }
+}
+
+#[test]
+fn a_store_forgets_as_a_filter_does() {
+    let folder = Folder::new();
+    let create = ["store", "create", "s", "--shards", "3", "--capacity", "1000", "--slots-per-bucket", "2"];
+    folder.run(&[&create[..], &["--forget-after", "28d"]].concat(), "").done();
+    folder
+        .run(&["create", "f", "--capacity", "1000", "--slots-per-bucket", "2", "--forget-after", "28d"], "")
+        .done();
+    let line = |(name, time): &(&str, &str)| format!("{{\"id\":\"{name}\",\"ts\":\"{time}\"}}\n");
+    // An epoch has two days; a late key is one of an epoch that has passed.
+    let batches: [&[(&str, &str)]; 3] = [
+        &[("a", "2026-03-01T00:00:00Z"), ("b", "2026-03-02T00:00:00Z"), ("a", "2026-03-20T00:00:00Z")],
+        &[("a", "2026-04-03T00:00:00Z"), ("late", "2026-02-01T00:00:00Z"), ("c", "2026-03-10T00:00:00Z")],
+        &[("c", "2026-04-06T00:00:00Z"), ("b", "2026-04-06T00:00:00Z"), ("early", "2099-01-01T00:00:00Z")],
+    ];
+    for (batch, expected) in batches.iter().zip(["ab", "ac", "b"]) {
+        let records: String = batch.iter().map(line).collect();
+        for to in ["s", "f"] {
+            let dedup = ["dedup", to, "--json-field", "id", "--time-field", "ts"];
+            let ended = folder.run(&dedup, &records);
+            let new: String = ended.text().lines().filter_map(|line| line.chars().nth(7)).collect();
+            assert_eq!((new.as_str(), ended.code), (expected, Some(0)), "{to}: {ended:?}");
+            let is_told = ended.err.contains("1 late keys") || ended.err.contains("1 early keys");
+            assert_eq!(is_told, expected != "ab", "{to}: {ended:?}");
+        }
+    }
+    let info = folder.run(&["info", "s"], "").done();
+    let range = "forgets keys 28 to 30 days after they were first seen";
+    assert!(info.contains(range) && info.contains("store's time            2026-04-05"), "{info}");
+    let json = folder.info("s");
+    assert_eq!(json["retention"]["forget_within"], 2 * 86_400_000_u64);
+    assert_eq!(json["store_time"], 1_775_347_200_000_u64);
+    let held = |to: &str| folder.run(&["check", to, "a", "b", "c"], "").text();
+    assert_eq!((held("s"), held("f")), ("a\nb\nc\n".to_owned(), "a\nb\nc\n".to_owned()));
+    // By the clock, all of them were seen too long ago. That would forget all at once, so the clock must be right.
+    for sweep in [&["sweep", "s"][..], &["store", "compact", "s"]] {
+        folder.run(sweep, "").refused(&["s: ", "--clock-is-right"]);
+    }
+    let told = folder.run(&["store", "compact", "s", "--clock-is-right"], "").done();
+    assert_eq!(told, "0 shards folded, 0 bytes written, version 5\n");
+    assert_eq!(held("s"), "");
+    let swept = folder.run(&["sweep", "s", "--clock-is-right"], "").done();
+    assert!(swept.starts_with("s: ") && swept.ends_with(" shards written anew\n"), "{swept}");
+    assert_eq!(folder.info("s")["entries"], 0);
+    for (args, words) in [
+        (&["dedup", "s", "--forget-after", "7d"][..], &["s: ", "2419200s"][..]),
+        (&["dedup", "s", "--counting"], &["s: ", "forgetting", "--counting"]),
+        (&["remove", "s", "key"], &["s: is a forgetting", "removing keys"]),
     ] {
         folder.run(args, "").refused(words);
     }

@@ -2,7 +2,8 @@
 //!
 //! 1. Late and early keys, and records without a valid time, are counted apart in the summary, in all runs together too;
 //!    they are in no output of new keys, and not in the filter.
-//! 2. A job whose filter does not forget is refused.
+//! 2. A job whose filter does not forget is refused, and one whose filter forgets after another time.
+//! 3. A job creates the forgetting filter that it asks for, and goes on in a store.
 
 use crate::run::Folder;
 
@@ -51,4 +52,42 @@ fn a_filter_that_does_not_forget_is_refused() {
     let folder = folder();
     folder.run(&["ingest", "job.toml"], "").refused(&["f: is a set", "inserting keys at a time"]);
     assert!(!folder.path("new").exists() && !folder.path("f").exists());
+}
+
+#[test]
+fn a_job_creates_the_filter_that_it_asks_for_or_goes_on_in_a_store() {
+    for store in [false, true] {
+        let folder = folder();
+        let job = folder.text("job.toml");
+        let asked = |after: &str| {
+            let filter = format!("[filter]\nforget_after = '{after}'\nforget_within = '5d'\nrefresh = true");
+            folder.write("job.toml", &job.replacen("[filter]", &filter, 1));
+        };
+        if store {
+            let create =
+                "store create f --shards 3 --capacity 1000 --forget-after 30d --forget-within 5d --refresh";
+            folder.run(&create.split(' ').collect::<Vec<_>>(), "").done();
+        }
+        asked("30d");
+        let summary = folder.ingest();
+        let count = |of: &str, names: [&str; 5]| names.map(|name| summary[of][name].as_u64().unwrap());
+        assert_eq!(count("run", ["keys", "new", "seen", "late", "early"]), [5, 2, 1, 1, 1], "{summary}");
+        assert_eq!(folder.text("new"), "1\n2\n");
+        let info = folder.info("f");
+        assert_eq!(info["retention"]["forget_after"], 30 * 86_400_000_u64);
+        assert_eq!(info["retention"]["refresh"], true);
+        // Seen again, it is kept from then on.
+        folder.append(
+            "a",
+            "{\"id\":1,\"ts\":\"2024-03-20T00:00:00Z\"}\n{\"id\":8,\"ts\":\"2024-04-08T00:00:00Z\"}\n",
+        );
+        folder.append(
+            "a",
+            "{\"id\":1,\"ts\":\"2024-04-09T00:00:00Z\"}\n{\"id\":2,\"ts\":\"2024-04-09T00:00:00Z\"}\n",
+        );
+        folder.ingest();
+        assert_eq!(folder.text("new"), "1\n2\n8\n2\n");
+        asked("7d");
+        folder.run(&["ingest", "job.toml"], "").refused(&["f: ", "forgets keys"]);
+    }
 }
