@@ -34,6 +34,7 @@ from ._errors import (
     Uncommitted,
     Unknown,
     Unsupported,
+    WrongClock,
     WrongKind,
 )
 from ._gowk import (
@@ -54,6 +55,7 @@ from ._info import (
     Forecast,
     Info,
     InputSummary,
+    InsertedAt,
     Limits,
     Plan,
     PlannedInput,
@@ -86,6 +88,7 @@ __all__ = [
     "Foreign",
     "Info",
     "InputSummary",
+    "InsertedAt",
     "Invalid",
     "Io",
     "Job",
@@ -123,6 +126,7 @@ __all__ = [
     "Update",
     "VacuumReport",
     "Writer",
+    "WrongClock",
     "WrongKind",
     "__version__",
     "join",

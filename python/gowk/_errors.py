@@ -112,7 +112,13 @@ class NoSpace(Error, OSError):
 
 
 class WrongKind(Error):
-    """The filter or store is a set where a counting one is needed, or the other way around."""
+    """The filter or store is of another kind than is needed, such as a set where copies are to be removed."""
+
+
+class WrongClock(Error):
+    """The clock, or the time of a key, would forget every key of a forgetting filter or store at once; or the clock is more
+    than five minutes behind its time. Correct the clock, or say ``clock_is_right``.
+    """
 
 
 class Invalid(Error, ValueError):
@@ -219,5 +225,6 @@ __all__ = [
     "Uncommitted",
     "Unknown",
     "Unsupported",
+    "WrongClock",
     "WrongKind",
 ]

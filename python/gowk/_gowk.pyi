@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from ._info import (
     Committed,
     CompactReport,
     Info,
+    InsertedAt,
     Limits,
     Plan,
     Progress,
@@ -43,6 +45,7 @@ class _Several(Protocol):
     def __contains__(self, key: object, /) -> bool: ...
 
 _Path: TypeAlias = str | PathLike[str]
+_Times: TypeAlias = Iterable[datetime | float] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Key: TypeAlias = str | Buffer
 _Keys: TypeAlias = _Several | list[_Key] | set[_Key] | Iterator[_Key] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Told: TypeAlias = Callable[[int, int], object]
@@ -241,8 +244,8 @@ class Writer:
     rolls back.
 
     The kind of a filter is fixed when it is created; :attr:`Info.kind` shows it. A **set** stores a key unless it is
-    found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether
-    the key was not there before.
+    found. A **counting** filter stores each copy, and :meth:`remove` takes one. A **forgetting** one keeps each key for some
+    time. On all of them, :meth:`insert` returns whether the key was not there before.
 
     Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 
@@ -254,6 +257,11 @@ class Writer:
             not exist, and ``"w"`` creates one and replaces one that exists.
         counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An
             existing set is refused then; False accepts an existing filter of either kind.
+        forget_after: at creation: the filter forgets each key: it keeps the key at least this long after it was first
+            seen; a :class:`datetime.timedelta`, or seconds. An existing filter that forgets in another way is refused.
+        forget_within: at creation: it keeps no key this much longer, as long as its time goes on; half of ``forget_after``
+            unless given. The shorter, the more room a key takes.
+        refresh: at creation: the time counts from when a key was last seen.
         capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
         false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
             doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -270,6 +278,8 @@ class Writer:
             no ``capacity``, rate, slots or seed beside it.
         shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
             shard is refused with :class:`Invalid`.
+        clock_is_right: believe the clock, even if a forgetting filter would forget all keys at once by it, or has come to a
+            later time.
 
     Raises:
         Locked: another writer has the filter.
@@ -289,6 +299,9 @@ class Writer:
         *,
         mode: Literal["a", "r+", "x", "w"] = "a",
         counting: bool = False,
+        forget_after: timedelta | float | None = None,
+        forget_within: timedelta | float | None = None,
+        refresh: bool = False,
         capacity: int | None = None,
         false_positive_rate: float | None = None,
         slots_per_bucket: int | None = None,
@@ -303,6 +316,7 @@ class Writer:
         void_growth: bool = False,
         like: Reader | None = None,
         shard: tuple[int, int] | None = None,
+        clock_is_right: bool = False,
     ) -> Self: ...
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
@@ -315,6 +329,42 @@ class Writer:
         """
     def count_many(self, keys: _Keys) -> NDArray[np.uint64]:
         """Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0."""
+    def insert_many_at(self, keys: _Keys, times: _Times) -> InsertedAt:
+        """Stores many keys that were seen at these times in a forgetting filter; see :meth:`insert_many`.
+
+        The filter's time is that of the latest key, or of the clock in the other methods. It never goes back. A key that
+        would be forgotten already is *late*; one that is more than five minutes ahead of the clock is *early*. Neither is
+        stored.
+
+        Args:
+            keys: as for :meth:`insert_many`. Those without a value are skipped.
+            times: one for each key: a NumPy array of ``datetime64`` (UTC), Arrow timestamps, a column of pandas, or an
+                iterable of :class:`datetime.datetime` with a time zone. Numbers below 10**11 are seconds since 1970, and
+                others milliseconds.
+
+        Returns:
+            an :class:`InsertedAt`, which says which keys are new, late and early.
+
+        Raises:
+            WrongKind: the filter does not forget.
+            WrongClock: the times would leap so far ahead that every key is forgotten at once; see ``clock_is_right``.
+            ValueError: there are not as many times as keys, or one is missing.
+            NoRoom: see :meth:`insert_many`.
+
+        >>> import gowk
+        >>> with gowk.Writer("recent.gowk", forget_after=30 * 86400) as seen:
+        ...     told = seen.insert_many_at(["a", "b", "a"], [1784000000, 1784000060, 1784000120])
+        ...     told.new, seen.info().forget_after
+        (array([ True,  True, False]), datetime.timedelta(days=30))
+        """
+    def sweep(self) -> int:
+        """Brings a forgetting filter to the time of the clock, and empties the room of all keys that it forgets. Returns how
+        many entries that were. Only a filter that gets no keys needs it; see ``docs/forgetting.md``.
+
+        Raises:
+            WrongKind: the filter does not forget.
+            WrongClock: the clock would forget every key at once, or is behind the filter's time; see ``clock_is_right``.
+        """
     def add(self, key: _Key) -> None:
         """Like :meth:`insert`, without an answer."""
     def update(self, keys: _Keys) -> None:
@@ -576,6 +626,9 @@ class Store:
         *,
         shards: int,
         counting: bool = False,
+        forget_after: timedelta | float | None = None,
+        forget_within: timedelta | float | None = None,
+        refresh: bool = False,
         capacity: int | None = None,
         false_positive_rate: float | None = None,
         slots_per_bucket: int | None = None,
@@ -594,6 +647,10 @@ class Store:
             shards: the number of filters that divide all keys, 1 to 65536. A good size for the file of a shard is 1 to
                 4 GiB.
             counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
+            forget_after: the store forgets each key after this time; see :class:`Writer`. Each version has a time, by which
+                it is judged: that of the clock or of the latest key when it was committed.
+            forget_within: see :class:`Writer`.
+            refresh: see :class:`Writer`.
             capacity: distinct keys that all shards together take before they have to double; a million unless given.
             false_positive_rate: see :class:`Writer`.
             slots_per_bucket: see :class:`Writer`.
@@ -911,6 +968,10 @@ class Update:
     def insert_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Stores all keys in this update, as :meth:`Writer.insert_many` does in the open transaction; returns which are
         **new**: a NumPy array of bool, one a key, in their order.
+        """
+    def insert_many_at(self, keys: _Keys, times: _Times) -> InsertedAt:
+        """Stores keys that were seen at these times in an update of a forgetting store, as :meth:`Writer.insert_many_at` does
+        in a filter. The commit brings the store to the time of the latest.
         """
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key from a counting store; returns where there was one: a NumPy array of bool, one a key,

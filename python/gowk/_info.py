@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,18 @@ class Forecast:
     """Entries without a tail, which a doubling copies to both sides."""
     file_length: int
     """Bytes of the file then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InsertedAt:
+    """The outcome of inserting keys with the times at which they were seen."""
+
+    new: NDArray[np.bool_]
+    """Whether each key is new, in their order. A late or early key is not."""
+    late: NDArray[np.int64]
+    """The indices of the keys that would be forgotten already, by their times. They were not stored."""
+    early: NDArray[np.int64]
+    """The indices of the keys that are more than five minutes ahead of the clock. They were not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +68,17 @@ class Info:
     """Major and minor version of the file's format."""
     uuid: UUID
     """The file's own number, random."""
-    kind: Literal["set", "counting"]
-    """The filter's kind. A set holds each key once; a counting filter holds copies of keys, which can be removed."""
+    kind: Literal["set", "counting", "forgetting"]
+    """The filter's kind. A set holds each key once; a counting filter holds copies of keys, which can be removed; a
+    forgetting one keeps each key for some time."""
+    forget_after: timedelta | None
+    """How long a forgetting filter keeps a key at least; None if it does not forget."""
+    forget_within: timedelta | None
+    """How much longer it keeps the key at most, as long as its time goes on."""
+    refresh: bool
+    """Whether that time counts from when the key was last seen, and not from when it was first."""
+    time: datetime | None
+    """The time that a forgetting filter has come to; None before its first key."""
     key_rules: str | None
     """How the tool and jobs change a key before they hash it, such as ``"trim ignore-case=ascii"``; ``""`` if they do not
     change it, and None if this build does not know the rules."""
@@ -356,8 +380,16 @@ class StoreInfo:
     """A random number that identifies the store."""
     shards: int
     """How many shards divide all keys."""
-    kind: Literal["set", "counting"]
+    kind: Literal["set", "counting", "forgetting"]
     """The kind of all shards; see :attr:`Info.kind`."""
+    forget_after: timedelta | None
+    """How long a forgetting store keeps a key at least; None if it does not forget."""
+    forget_within: timedelta | None
+    """How much longer it keeps the key at most, as long as its time goes on."""
+    refresh: bool
+    """Whether that time counts from when the key was last seen, and not from when it was first."""
+    time: datetime | None
+    """The time that a forgetting store has come to; None before its first key."""
     key_rules: str
     """How the tool and jobs change a key before they hash it; see :attr:`Info.key_rules`."""
     hash: Literal["xxh3", "caller"]

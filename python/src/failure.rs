@@ -59,9 +59,13 @@ fn of_filter(py: Python<'_>, error: &Error, message: String) -> PyResult<PyErr> 
 fn in_python(error: &Error) -> String {
     match error {
         Error::Kind { path, found, wanted, op } => format!(
-            "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, with `counting={}`",
+            "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, with `{}`",
             path.display(),
-            if *wanted == Kind::Counting { "True" } else { "False" }
+            match wanted {
+                Kind::Counting => "counting=True",
+                Kind::Forgetting => "forget_after=...",
+                _ => "counting=False",
+            }
         ),
         error => error.to_string(),
     }
@@ -128,6 +132,7 @@ const fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Busy => "Busy",
         ErrorKind::NoRoom => "NoRoom",
         ErrorKind::NoSpace => "NoSpace",
+        ErrorKind::Clock => "WrongClock",
         ErrorKind::Kind => "WrongKind",
         ErrorKind::Invalid => "Invalid",
         ErrorKind::Replaced => "Replaced",

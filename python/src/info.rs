@@ -1,6 +1,11 @@
 //! From the descriptions of the library to the dataclasses of `gowk._info`.
 
-use gowk::{Case, DamagedPage, Forecast, Growth, HashKind, Info, KeyRules, Limits, Metadata, Repair, Report};
+use std::time::{Duration, UNIX_EPOCH};
+
+use gowk::{
+    Case, DamagedPage, Forecast, Growth, HashKind, Info, KeyRules, Limits, Metadata, Repair, Report,
+    Retention,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
@@ -67,11 +72,24 @@ pub(crate) fn limits<'py>(py: Python<'py>, limits: &Limits) -> PyResult<Bound<'p
     made(py, "Limits", &fields)
 }
 
+/// How a filter or store forgets, and the time that it has come to, in milliseconds.
+pub(crate) fn forgetting(
+    fields: &Bound<'_, PyDict>,
+    retention: Option<Retention>,
+    time: Option<u64>,
+) -> PyResult<()> {
+    fields.set_item("forget_after", retention.map(|of| Duration::from_millis(of.forget_after)))?;
+    fields.set_item("forget_within", retention.map(|of| Duration::from_millis(of.forget_within)))?;
+    fields.set_item("refresh", retention.is_some_and(|of| of.refresh))?;
+    fields.set_item("time", time.map(|time| UNIX_EPOCH + Duration::from_millis(time)))
+}
+
 pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("format", info.format)?;
     fields.set_item("uuid", uuid(py, &info.uuid)?)?;
     fields.set_item("kind", info.kind.name())?;
+    forgetting(&fields, info.retention, info.time)?;
     fields.set_item("key_rules", info.key_rules.map(key_rules))?;
     fields.set_item("hash", hash(info.hash))?;
     fields.set_item("seed", info.seed.get())?;

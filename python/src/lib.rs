@@ -6,6 +6,7 @@
 //! | `owned` | objects that one process owns and one thread at a time uses |
 //! | `key` | one key: the bytes of a Python object |
 //! | `feed`, `rows` | many keys, from any object that holds them |
+//! | `times` | keys with the times at which they were seen |
 //! | `options`, `asked`, `info`, `failure` | arguments, how a store is opened, descriptions and exceptions |
 //! | `process`, `progress` | forks and the interpreter's exit; progress functions |
 
@@ -22,6 +23,7 @@ mod progress;
 mod reader;
 mod rows;
 mod store;
+mod times;
 mod writer;
 
 use std::ffi::OsString;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::failure;
+use crate::times::Span;
 
 /// One of a few words.
 fn word<T: Copy>(option: &str, given: &str, words: &[(&str, T)]) -> PyResult<T> {
@@ -55,9 +56,39 @@ pub(crate) fn common(
     Ok(options.threads(threads).wait(seconds("wait", wait_for)?).verify(verify(verify_when)?))
 }
 
+/// How long keys are kept.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Forgetting {
+    after: Option<Duration>,
+    within: Option<Duration>,
+    refresh: bool,
+}
+
+impl Forgetting {
+    pub(crate) fn new(after: Option<Span>, within: Option<Span>, refresh: bool) -> PyResult<Self> {
+        if after.is_none() && (within.is_some() || refresh) {
+            let given = if refresh { "refresh" } else { "forget_within" };
+            return Err(PyValueError::new_err(format!("{given} is given without forget_after")));
+        }
+        let after = after.map(|span| span.of("forget_after")).transpose()?;
+        let within = within.map(|span| span.of("forget_within")).transpose()?;
+        Ok(Self { after, within, refresh })
+    }
+
+    fn add_to(self, options: Options) -> Options {
+        let refresh = self.refresh;
+        let options = self
+            .after
+            .into_iter()
+            .fold(options, |options, after| options.forget_after(after).refresh(refresh));
+        self.within.into_iter().fold(options, Options::forget_within)
+    }
+}
+
 /// The options that are fixed when a filter or a store is created.
 pub(crate) struct Creation<'a> {
     pub(crate) counting: bool,
+    pub(crate) forgetting: Forgetting,
     pub(crate) capacity: Option<u64>,
     pub(crate) false_positive_rate: Option<f64>,
     pub(crate) slots_per_bucket: Option<u32>,
@@ -72,6 +103,7 @@ impl Creation<'_> {
         let numbers = [self.capacity, self.seed, self.max_file_size];
         let rates = [self.false_positive_rate, self.max_false_positive_rate];
         self.counting
+            || self.forgetting.after.is_some()
             || numbers.iter().any(Option::is_some)
             || rates.iter().any(Option::is_some)
             || self.slots_per_bucket.is_some()
@@ -79,7 +111,13 @@ impl Creation<'_> {
     }
 
     pub(crate) fn add_to(&self, options: Options) -> PyResult<Options> {
+        if self.counting && self.forgetting.after.is_some() {
+            return Err(PyValueError::new_err(
+                "counting and forget_after are given, but a filter has one kind",
+            ));
+        }
         let options = if self.counting { options.counting() } else { options };
+        let options = self.forgetting.add_to(options);
         let options = self.capacity.into_iter().fold(options, Options::capacity);
         let options = self.false_positive_rate.into_iter().fold(options, Options::false_positive_rate);
         let options = match self.slots_per_bucket {

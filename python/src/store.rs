@@ -19,9 +19,10 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::asked::Asked;
 use crate::key::with_key;
-use crate::options::Creation;
+use crate::options::{Creation, Forgetting};
 use crate::progress::{with_progress, with_progress_of_threads};
 use crate::reader::Reader;
+use crate::times::Span;
 use crate::{array_of, failure, info, options};
 use changes::Marked;
 pub(crate) use distinct::Distinct;
@@ -262,6 +263,10 @@ impl Store {
     ///     shards: the number of filters that divide all keys, 1 to 65536. A good size for the file of a shard is 1 to
     ///         4 GiB.
     ///     counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
+    ///     forget_after: the store forgets each key after this time; see :class:`Writer`. Each version has a time, by which
+    ///         it is judged: that of the clock or of the latest key when it was committed.
+    ///     forget_within: see :class:`Writer`.
+    ///     refresh: see :class:`Writer`.
     ///     capacity: distinct keys that all shards together take before they have to double; a million unless given.
     ///     false_positive_rate: see :class:`Writer`.
     ///     slots_per_bucket: see :class:`Writer`.
@@ -280,7 +285,7 @@ impl Store {
     ///     Invalid: an option is outside its range, or ``filter`` cannot be divided into so many shards. It is a
     ///         :class:`ValueError` too.
     #[staticmethod]
-    #[pyo3(signature = (path, *, shards, counting=false, capacity=None, false_positive_rate=None,
+    #[pyo3(signature = (path, *, shards, counting=false, forget_after=None, forget_within=None, refresh=false, capacity=None, false_positive_rate=None,
         slots_per_bucket=None, seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, filter=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn create(
@@ -288,6 +293,9 @@ impl Store {
         path: PathBuf,
         shards: u32,
         counting: bool,
+        forget_after: Option<Span>,
+        forget_within: Option<Span>,
+        refresh: bool,
         capacity: Option<u64>,
         false_positive_rate: Option<f64>,
         slots_per_bucket: Option<u32>,
@@ -301,6 +309,7 @@ impl Store {
     ) -> PyResult<Self> {
         let creation = Creation {
             counting,
+            forgetting: Forgetting::new(forget_after, forget_within, refresh)?,
             capacity,
             false_positive_rate,
             slots_per_bucket,

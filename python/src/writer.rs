@@ -12,10 +12,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::key::{bytes_of, with_key};
-use crate::options::Creation;
+use crate::options::{Creation, Forgetting};
 use crate::owned::{Owned, insert, insert_silently, remove};
 use crate::process::Calling;
 use crate::reader::Reader;
+use crate::times::{self, Span};
 use crate::{array_of, failure, info, options};
 
 /// A filter open for changes: by one writer at a time, over all processes.
@@ -26,8 +27,8 @@ use crate::{array_of, failure, info, options};
 /// rolls back.
 ///
 /// The kind of a filter is fixed when it is created; :attr:`Info.kind` shows it. A **set** stores a key unless it is
-/// found. A **counting** filter stores each copy, and :meth:`remove` takes one. On both, :meth:`insert` returns whether
-/// the key was not there before.
+/// found. A **counting** filter stores each copy, and :meth:`remove` takes one. A **forgetting** one keeps each key for some
+/// time. On all of them, :meth:`insert` returns whether the key was not there before.
 ///
 /// Keys are ``bytes``-like, or ``str``, which stands for its UTF-8. Everything else is a :class:`TypeError`.
 ///
@@ -39,6 +40,11 @@ use crate::{array_of, failure, info, options};
 ///         not exist, and ``"w"`` creates one and replaces one that exists.
 ///     counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An
 ///         existing set is refused then; False accepts an existing filter of either kind.
+///     forget_after: at creation: the filter forgets each key: it keeps the key at least this long after it was first
+///         seen; a :class:`datetime.timedelta`, or seconds. An existing filter that forgets in another way is refused.
+///     forget_within: at creation: it keeps no key this much longer, as long as its time goes on; half of ``forget_after``
+///         unless given. The shorter, the more room a key takes.
+///     refresh: at creation: the time counts from when a key was last seen.
 ///     capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
 ///     false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
 ///         doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -55,6 +61,8 @@ use crate::{array_of, failure, info, options};
 ///         no ``capacity``, rate, slots or seed beside it.
 ///     shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
 ///         shard is refused with :class:`Invalid`.
+///     clock_is_right: believe the clock, even if a forgetting filter would forget all keys at once by it, or has come to a
+///         later time.
 ///
 /// Raises:
 ///     Locked: another writer has the filter.
@@ -77,15 +85,18 @@ pub(crate) struct Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (path, *, mode="a", counting=false, capacity=None, false_positive_rate=None,
+    #[pyo3(signature = (path, *, mode="a", counting=false, forget_after=None, forget_within=None, refresh=false, capacity=None, false_positive_rate=None,
         slots_per_bucket=None, seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, wait=0.0,
-        verify="first_touch", max_kicks=2000, void_growth=false, like=None, shard=None))]
+        verify="first_touch", max_kicks=2000, void_growth=false, like=None, shard=None, clock_is_right=false))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         mode: &str,
         counting: bool,
+        forget_after: Option<Span>,
+        forget_within: Option<Span>,
+        refresh: bool,
         capacity: Option<u64>,
         false_positive_rate: Option<f64>,
         slots_per_bucket: Option<u32>,
@@ -100,9 +111,11 @@ impl Writer {
         void_growth: bool,
         like: Option<PyRef<'_, Reader>>,
         shard: Option<(u64, u64)>,
+        clock_is_right: bool,
     ) -> PyResult<Self> {
         let creation = Creation {
             counting,
+            forgetting: Forgetting::new(forget_after, forget_within, refresh)?,
             capacity,
             false_positive_rate,
             slots_per_bucket,
@@ -114,7 +127,8 @@ impl Writer {
         let like = like.as_ref().map(|other| other.reader(py)).transpose()?;
         let options = options::common(options::like(py, like)?, threads, wait, verify)?
             .max_kicks(max_kicks)
-            .void_growth(void_growth);
+            .void_growth(void_growth)
+            .clock_is_right(clock_is_right);
         let options =
             shard.into_iter().fold(creation.add_to(options)?, |options, (n, of)| options.shard(n, of));
         Self::opened(py, path, mode, threads, options)
@@ -275,6 +289,50 @@ impl Writer {
     /// array([ True,  True, False])
     fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Ok(array_of(keys.py(), self.owned.change(keys, insert)?))
+    }
+
+    /// Stores many keys that were seen at these times in a forgetting filter; see :meth:`insert_many`.
+    ///
+    /// The filter's time is that of the latest key, or of the clock in the other methods. It never goes back. A key that
+    /// would be forgotten already is *late*; one that is more than five minutes ahead of the clock is *early*. Neither is
+    /// stored.
+    ///
+    /// Args:
+    ///     keys: as for :meth:`insert_many`. Those without a value are skipped.
+    ///     times: one for each key: a NumPy array of ``datetime64`` (UTC), Arrow timestamps, a column of pandas, or an
+    ///         iterable of :class:`datetime.datetime` with a time zone. Numbers below 10**11 are seconds since 1970, and
+    ///         others milliseconds.
+    ///
+    /// Returns:
+    ///     an :class:`InsertedAt`, which says which keys are new, late and early.
+    ///
+    /// Raises:
+    ///     WrongKind: the filter does not forget.
+    ///     WrongClock: the times would leap so far ahead that every key is forgotten at once; see ``clock_is_right``.
+    ///     ValueError: there are not as many times as keys, or one is missing.
+    ///     NoRoom: see :meth:`insert_many`.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("recent.gowk", forget_after=30 * 86400) as seen:
+    /// ...     told = seen.insert_many_at(["a", "b", "a"], [1784000000, 1784000060, 1784000120])
+    /// ...     told.new, seen.info().forget_after
+    /// (array([ True,  True, False]), datetime.timedelta(days=30))
+    fn insert_many_at<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        times: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        times::insert_at(&self.owned, keys, times)
+    }
+
+    /// Brings a forgetting filter to the time of the clock, and empties the room of all keys that it forgets. Returns how
+    /// many entries that were. Only a filter that gets no keys needs it; see ``docs/forgetting.md``.
+    ///
+    /// Raises:
+    ///     WrongKind: the filter does not forget.
+    ///     WrongClock: the clock would forget every key at once, or is behind the filter's time; see ``clock_is_right``.
+    fn sweep(&self, py: Python<'_>) -> PyResult<u64> {
+        self.owned.slowly(py, gowk::Writer::sweep)
     }
 
     /// Like :meth:`insert`, without an answer.

@@ -9,7 +9,7 @@ use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::info::{fixed, growth, hash, key_rules, made, uuid};
+use crate::info::{fixed, forgetting, growth, hash, key_rules, made, uuid};
 
 /// A :class:`pathlib.Path`, or an address in a bucket as text: a path has lost one of its slashes.
 pub(super) fn place<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
@@ -79,6 +79,7 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     fields.set_item("uuid", uuid(py, &own.uuid)?)?;
     fields.set_item("shards", own.shards)?;
     fields.set_item("kind", own.kind.name())?;
+    forgetting(&fields, own.retention, info.store_time)?;
     fields.set_item("key_rules", key_rules(own.key_rules))?;
     fields.set_item("hash", hash(own.hash))?;
     fields.set_item("seed", own.seed.get())?;

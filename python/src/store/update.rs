@@ -10,7 +10,7 @@ use super::sealed::Sealed;
 use super::{Store, described};
 use crate::owned::{Owned, insert, insert_silently, remove};
 use crate::progress::with_progress_of_threads;
-use crate::{array_of, failure};
+use crate::{array_of, failure, times};
 
 /// What a caller can do with keys that were taken before an exception; part of a note on the exception.
 pub(super) const AFTERWARDS: &str = "commit() keeps what was taken, and close() gives it up";
@@ -92,6 +92,16 @@ impl Update {
     /// **new**: a NumPy array of bool, one a key, in their order.
     fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         Ok(array_of(keys.py(), self.inserted(keys)?))
+    }
+
+    /// Stores keys that were seen at these times in an update of a forgetting store, as :meth:`Writer.insert_many_at` does
+    /// in a filter. The commit brings the store to the time of the latest.
+    fn insert_many_at<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        times: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        times::insert_at(&self.owned, keys, times)
     }
 
     /// Like :meth:`insert_many`, without answers.

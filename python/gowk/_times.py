@@ -1,0 +1,79 @@
+"""Times that callers give, as milliseconds since 1970."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+# Numbers below it are seconds, and others milliseconds, as for the tool: the year 5138, or March 1973.
+_SECONDS_BELOW = 10**11
+
+
+def _numbers(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        index = int(np.flatnonzero(~np.isfinite(given))[0])
+        raise ValueError(f"times[{index}] is {given[index]}, which is no time")
+    seconds = given < _SECONDS_BELOW
+    if given.dtype.kind == "f":
+        return np.floor(np.where(seconds, given * 1000.0, given)).astype(np.int64)
+    # As whole numbers, which cannot exceed their range: those that are multiplied are small.
+    return np.where(seconds, np.where(seconds, given, 0).astype(np.int64) * 1000, given.astype(np.int64))
+
+
+def _one(index: int, time: Any) -> int:
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise TypeError(
+                f"times[{index}] is a datetime without a time zone; give it one, as in time.replace(tzinfo=timezone.utc)"
+            )
+        return int(time.timestamp() * 1000 // 1)
+    if isinstance(time, np.datetime64):
+        return int(_instants(np.array([time]), index)[0])
+    if isinstance(time, bool) or not isinstance(time, int | float | np.integer | np.floating):
+        raise TypeError(f"times[{index}] is {type(time).__name__}, but a time is a datetime, a datetime64 or a number")
+    if not np.isfinite(time):
+        raise ValueError(f"times[{index}] is {time}, which is no time")
+    return int(time * 1000 // 1) if time < _SECONDS_BELOW else int(time)
+
+
+def _instants(given: np.ndarray[Any, Any], first: int = 0) -> np.ndarray[Any, Any]:
+    missing = np.flatnonzero(np.isnat(given))
+    if missing.size:
+        raise ValueError(f"times[{first + int(missing[0])}] is missing; give each key a time")
+    return given.astype("datetime64[ms]").astype(np.int64)
+
+
+def _of_arrow(times: Any) -> Any:
+    """Arrow data as a NumPy array; what is missing becomes NaT or NaN."""
+    import pyarrow as pa
+
+    given = times if isinstance(times, pa.Array | pa.ChunkedArray) else pa.chunked_array(times)
+    if pa.types.is_timestamp(given.type):
+        # NumPy's have no time zone, and stand for UTC.
+        given = given.cast(pa.timestamp(given.type.unit))
+    return given.to_numpy() if isinstance(given, pa.ChunkedArray) else given.to_numpy(zero_copy_only=False)
+
+
+def milliseconds(times: Any) -> bytes:
+    """The times as whole numbers of 64 bits, one after the other."""
+    if isinstance(times, str | bytes | datetime | int | float):
+        raise TypeError(f"times is one {type(times).__name__}; give one time for each key, as in [time]")
+    if not isinstance(times, np.ndarray):
+        if hasattr(times, "dt") and hasattr(times, "to_numpy"):
+            # A column of pandas, whose times may have a zone.
+            times = times.to_numpy(dtype="datetime64[ns]") if "datetime" in str(times.dtype) else times.to_numpy()
+        elif hasattr(times, "to_numpy") and hasattr(times, "dtype") and not hasattr(times, "__arrow_c_stream__"):
+            times = times.to_numpy()
+        elif hasattr(times, "__arrow_c_stream__") or hasattr(times, "__arrow_c_array__"):
+            times = _of_arrow(times)
+    if isinstance(times, np.ndarray) and times.ndim != 1:
+        raise TypeError(f"times is an array of {times.ndim} dimensions; give one of 1")
+    if isinstance(times, np.ndarray) and times.dtype.kind == "M":
+        found = _instants(times)
+    elif isinstance(times, np.ndarray) and times.dtype.kind in "iuf":
+        found = _numbers(times)
+    else:
+        found = np.array([_one(index, time) for index, time in enumerate(times)], dtype=np.int64)
+    return found.astype("<i8").tobytes()
