@@ -133,3 +133,106 @@ fn a_store_forgets_as_a_filter_does() {
         folder.run(args, "").refused(words);
     }
 }
+
+/// Three months of records, most of them in order, some up to six weeks late, and a few from the future.
+fn three_months() -> Vec<(u64, u64)> {
+    let (start, days) = (1_772_323_200, 92);
+    let mut state = 7_u64;
+    let mut below = |end: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % end
+    };
+    let mut records = Vec::new();
+    for hour in 0..days * 24 {
+        for _ in 0..14 {
+            let back = if below(10) == 0 { below(42 * 86_400) } else { below(3600) };
+            let ahead = if below(2000) == 0 { 200 * 365 * 86_400 } else { 0 };
+            // Four in ten are keys that nobody has seen, and of the others most are few.
+            let key = match below(10) {
+                0..4 => 1_000_000 + records.len() as u64,
+                4..8 => below(50),
+                _ => below(2000),
+            };
+            records.push((key, start + hour * 3600 - back + ahead));
+        }
+    }
+    records
+}
+
+/// The records that are new, late and early by the rule of the specification, with epochs of two days.
+fn expected(records: &[(u64, u64)], refresh: bool) -> (Vec<usize>, usize, usize) {
+    let (epoch, after) = (2 * 86_400, 28 * 86_400);
+    let (mut now, mut expiries) = (0, std::collections::HashMap::new());
+    let (mut new, mut late, mut early) = (Vec::new(), 0, 0);
+    for (at, (key, time)) in records.iter().enumerate() {
+        if *time > 2_000_000_000 {
+            early += 1;
+            continue;
+        }
+        let expiry = (time + after).div_ceil(epoch);
+        now = now.max(time / epoch);
+        if expiry <= now {
+            late += 1;
+            continue;
+        }
+        let last = expiries.entry(*key).or_insert(0);
+        let is_new = *last <= now;
+        if is_new {
+            new.push(at);
+        }
+        if is_new || refresh {
+            *last = expiry.max(*last);
+        }
+    }
+    (new, late, early)
+}
+
+/// The bounds that `info` tells, whatever the epochs: when the latest time so far is 30 days after a key was stored, it is
+/// new again, and not before 28 days.
+fn check_bounds(records: &[(u64, u64)], new: &[usize], refresh: bool) {
+    let (day, mut latest, mut stored) = (86_400, 0, std::collections::HashMap::<u64, u64>::new());
+    for (at, (key, time)) in records.iter().enumerate().filter(|(_, (_, time))| *time < 2_000_000_000) {
+        latest = latest.max(*time);
+        if time + 28 * day <= latest {
+            continue;
+        }
+        let is_new = new.binary_search(&at).is_ok();
+        if let Some(last) = stored.get(key) {
+            let is_right = if is_new { last + 28 * day <= latest } else { last + 30 * day > latest };
+            assert!(is_right, "{key} at {time}, stored at {last}, at {latest}");
+        } else {
+            assert!(is_new, "{key} at {time}");
+        }
+        if is_new || refresh {
+            let last = stored.entry(*key).or_default();
+            *last = if is_new { *time } else { *time.max(last) };
+        }
+    }
+}
+
+#[test]
+fn three_months_of_records_are_judged_as_an_exact_program_does() {
+    let records = three_months();
+    let lines: Vec<String> =
+        records.iter().map(|(key, time)| format!("{{\"id\":\"{key}\",\"ts\":{time}}}\n")).collect();
+    for refresh in [false, true] {
+        let (new, late, early) = expected(&records, refresh);
+        assert!(late > 100 && early > 5 && new.len() > 13_000, "{late} {early} {}", new.len());
+        check_bounds(&records, &new, refresh);
+        let folder = Folder::new();
+        std::fs::write(folder.path("events"), lines.concat()).unwrap();
+        let options = ["--forget-after", "28d", "--slots-per-bucket", "2", "--capacity", "1000"];
+        let options = [&options[..], if refresh { &["--refresh"] } else { &[] }].concat();
+        let create = ["store", "create", "s", "--shards", "3"];
+        folder.run(&[&create[..], &options].concat(), "").done();
+        folder.run(&[&["create", "f"], &options[..]].concat(), "").done();
+        for to in ["f", "s"] {
+            let dedup =
+                ["dedup", to, "--json-field", "id", "--time-field", "ts", "--input", "events", "--stats"];
+            let ended = folder.run(&dedup, "");
+            let expected: String = new.iter().map(|at| lines[*at].as_str()).collect();
+            assert!(ended.text() == expected, "{to}, refresh {refresh}");
+            assert!(ended.err.contains(&format!("late {late}, early {early}, ")), "{to}: {}", ended.err);
+        }
+    }
+}
