@@ -118,7 +118,8 @@ impl Model {
     }
 }
 
-fn run(rate: f64, within: u64, refresh: bool, steps: u64) {
+/// Returns how many inserts and lookups there were.
+fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let clock = Clock::new();
@@ -130,7 +131,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) {
     let mut model = Model { keys: BTreeMap::new(), within: within.max(epoch.div_ceil(DAY)), refresh };
     let mut committed = (BTreeMap::new(), clock.now());
     let (mut random, mut next) = (Random(within << 8 | u64::from(refresh)), 0);
-    let (mut wrong, mut gone, mut most_wrong) = (0, 0, 0.0);
+    let (mut wrong, mut gone, mut most_wrong, mut operations) = (0, 0, 0.0, 0);
     for step in 0..steps {
         let recent =
             |random: &mut Random, next: u64| next.saturating_sub(1 + random.below(30_000.min(next.max(1))));
@@ -152,6 +153,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) {
                 model.seen(next, clock.now(), writer.insert(key(next)).unwrap());
                 // What was there a moment ago is known now.
                 assert!(!writer.insert(key(next)).unwrap());
+                operations += 2002;
             }
             3..6 => {
                 // At their own times, some late, in any order.
@@ -165,6 +167,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) {
                 let keys: Vec<_> = seen.iter().map(|(number, _)| key(*number)).collect();
                 let times: Vec<_> = seen.iter().map(|(_, time)| at(*time)).collect();
                 let inserted = writer.insert_batch_at(&keys, &times).unwrap();
+                operations += 2000;
                 assert!(inserted.early.is_empty());
                 for (index, (number, time)) in seen.iter().enumerate() {
                     let late = inserted.late.binary_search(&index).is_ok();
@@ -222,6 +225,8 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) {
                 assert!(report.is_clean(), "{report:?}");
                 let copy = Reader::open_in_memory(&path).unwrap();
                 assert_eq!(model.check(now, |keys| copy.contains_batch(keys).unwrap()), found);
+                // By the writer, a reader and a copy in memory.
+                operations += 3 * model.keys.len() as u64;
                 (wrong, gone) = (wrong + found.0, gone + found.1);
                 most_wrong += found.1 as f64 * info.expected_false_positive_rate;
                 // Long gone keys would only make the test slow.
@@ -235,16 +240,20 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) {
         (wrong as f64) < 2.0 * most_wrong + 12.0,
         "{wrong} of {gone} found after their time, expected {most_wrong}"
     );
+    operations
 }
 
 #[test]
 fn a_key_is_kept_as_long_as_promised_and_not_much_longer() {
     let steps = thorough::size("steps of forgetting", 400, 4_000);
+    let mut operations = 0;
     for (rate, within) in OFFERS {
         for refresh in [false, true] {
-            run(rate, within, refresh, steps);
+            operations += run(rate, within, refresh, steps);
         }
     }
+    eprintln!("inserts and lookups: {operations}");
+    assert!(!thorough::is_asked_for() || operations > 100_000_000, "{operations}");
 }
 
 fn seen(writer: &mut Writer, number: u64, seconds: u64) -> Seen {

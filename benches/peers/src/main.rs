@@ -7,6 +7,7 @@
 mod commits;
 mod copies;
 mod filters;
+mod forgetting;
 mod growth;
 mod keys;
 mod limits;
@@ -50,11 +51,12 @@ fn main() -> Outcome<()> {
         "loading" => table::loading(number.unwrap_or(100_000_000)),
         "commits" => commits::run(number.unwrap_or(10_000_000)),
         "large-commits" => commits::large(number.unwrap_or(1024)),
+        "forgetting" => forgetting::run(number.unwrap_or(20_000_000)),
         "growth" => growth::run(number.unwrap_or(64_000_000)),
         "opening" => opening::run(number.unwrap_or(8192)),
         "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
         _ => Err("sections: table [KEYS [ROUNDS [NAME]]], singles [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
-                  large-commits [MIB], growth [KEYS], opening [MIB], paging MIB CONTROL_GROUP, \
+                  large-commits [MIB], growth [KEYS], forgetting [EVENTS], opening [MIB], paging MIB CONTROL_GROUP, \
                   copies FILE [SEEDS], multisets FILE [SEEDS], copies-rates FILE [COPIES]"
             .into()),
     }
