@@ -1165,7 +1165,8 @@ class Store:
             """14"""
             return {"epoch": is_within(FIRST_EPOCH, last)} if self.forgets else {}
 
-        required.update(epoch(MAX_TIME // self.fields.get("epoch_length", 1)))
+        if number > 1:
+            required.update(epoch(MAX_TIME // self.fields.get("epoch_length", 1)))
         epochs = epoch(table.get("epoch", 0))
         optional = {"token": bool, "shard": bool, "run": bool}
         if number == 1:
@@ -1285,7 +1286,7 @@ class Store:
             # 14
             last = [run.epoch + run.copies[run.key(high, low)] for run in pending if run.key(high, low) in run.copies]
             last += [self.filters[shard].expires(key)] if shard in self.filters else []
-            return int(max(last, default=0) > self.newest["epoch"])
+            return int(max(last, default=0) > self.newest.get("epoch", FIRST_EPOCH))
         highest = 2 * Width(self.fields["slots"]).most_copies
         return highest if copies == highest else min(max(copies + sum(said), 0), highest)
 

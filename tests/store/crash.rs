@@ -19,14 +19,15 @@
 //! The tests examine 1,500 images, with `GOWK_THOROUGH=1` 20,000. More:
 //! `GOWK_CRASH_IMAGES=1000000 cargo test --release --test store power_cut`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use gowk::store::{Committed, Error, Result, Store};
-use gowk::{Batches, Options};
+use gowk::{Batches, Options, SlotsPerBucket};
 
 use crate::images::{Examiner, STORE, State, continues, key, look};
 use crate::record::{Event, Fault, Recorder};
@@ -46,14 +47,17 @@ enum Step {
     Compact,
     Vacuum(u64),
     Read,
+    /// So many days pass until the next commit.
+    Later(u64),
 }
 use Step::*;
 
-/// Whether updates write runs, into a set, or rewrite the shards that they touch, of a counting store. `killed` has runs
-/// of counting stores.
+/// Whether updates write runs, into a set or a store that forgets, or rewrite the shards that they touch, of a counting
+/// store. `killed` has runs of counting stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Runs,
+    Forgetting,
     Shards,
 }
 
@@ -66,7 +70,14 @@ struct Run {
     states: Vec<State>,
     /// The number of the last state that is certainly durable.
     durable: usize,
+    /// The clock of a forgetting store, in days.
+    day: Arc<AtomicU64>,
+    /// The day on which each key was stored last.
+    born: BTreeMap<u64, u64>,
 }
+
+/// A forgetting store keeps a key so many days, in epochs of two days.
+const KEPT: u64 = 28;
 
 const SHARDS: u32 = 2;
 
@@ -74,8 +85,18 @@ impl Run {
     fn start(way: Way, root: &Path, fault: Option<Fault>, forgets: Option<&'static str>) -> Self {
         let recorder = Recorder::new(root, fault, forgets);
         let options = Options::new().capacity(100).seed(1).disk(recorder.clone());
-        let options = if way == Way::Shards { options.counting() } else { options };
-        Self { way, recorder, root: root.to_owned(), options, states: vec![State(None)], durable: 0 }
+        let day = Arc::new(AtomicU64::new(20_000));
+        let clock = day.clone();
+        let options = match way {
+            Way::Runs => options,
+            Way::Shards => options.counting(),
+            Way::Forgetting => options
+                .slots_per_bucket(SlotsPerBucket::Two)
+                .forget_after(Duration::from_secs(KEPT * 86_400))
+                .with_clock(move || UNIX_EPOCH + Duration::from_secs(clock.load(Ordering::Relaxed) * 86_400)),
+        };
+        let (states, born) = (vec![State(None)], BTreeMap::new());
+        Self { way, recorder, root: root.to_owned(), options, states, durable: 0, day, born }
     }
 
     fn store(&self) -> Result<Store> {
@@ -97,6 +118,11 @@ impl Run {
         self.recorder.mark(Event::Acknowledged(state));
     }
 
+    /// Whether a forgetting store still keeps a key, today.
+    fn lives(&self, key: u64) -> bool {
+        (self.born[&key] + KEPT).div_ceil(2) > self.day.load(Ordering::Relaxed) / 2
+    }
+
     /// Commits an update that has these keys.
     fn commit(
         &mut self,
@@ -105,6 +131,11 @@ impl Run {
         token: Option<gowk::store::Token>,
     ) -> Result<()> {
         let (number, mut held) = self.now();
+        if self.way == Way::Forgetting {
+            let today = self.day.load(Ordering::Relaxed);
+            held.retain(|key| self.lives(*key));
+            self.born.extend(keys.iter().map(|key| (*key, today)));
+        }
         held.extend(keys);
         // A ninth run is merged with others at once, in a version of its own.
         let merges = Store::open(self.root.join(STORE))?.newest()?.runs.len() >= 8;
@@ -156,12 +187,25 @@ impl Run {
             Abandon(keys) => drop(update(&self.store()?, keys)?),
             Seal(keys) => drop(update(&self.store()?, keys)?.seal()?),
             Compact => {
-                let (number, held) = self.now();
+                let (mut number, mut held) = self.now();
+                let (store, today) = (self.store()?, self.day.load(Ordering::Relaxed));
+                let time = Store::open(self.root.join(STORE))?.read()?.info().store_time;
+                // A forgetting store first comes to the time of the clock, in a version of its own.
+                let timed = if time.is_some_and(|time| time / 86_400_000 / 2 < today / 2) {
+                    held.retain(|key| self.lives(*key));
+                    number += 1;
+                    self.begin(State(Some((number, held.clone()))))
+                } else {
+                    self.durable
+                };
                 let state = self.begin(State(Some((number + 1, held))));
-                let told = self.store()?.compact(true, &|_, _| {})?;
-                assert!(told.version.is_none_or(|made| made == number + 1), "{told:?}");
-                if told.version.is_none() {
-                    self.states[state] = self.states[self.durable].clone();
+                let told = store.compact(true, &|_, _| {})?;
+                match told.version {
+                    Some(made) if made == number + 1 => {}
+                    // The state that was begun is not to be.
+                    Some(made) if made == number => self.states[state] = self.states[timed].clone(),
+                    None if timed == self.durable => self.states[state] = self.states[timed].clone(),
+                    _ => panic!("{told:?}"),
                 }
                 self.acknowledge(state);
             }
@@ -178,6 +222,7 @@ impl Run {
                 }
                 self.acknowledge(state);
             }
+            Later(days) => _ = self.day.fetch_add(*days, Ordering::Relaxed),
             Read => {
                 self.store()?.read()?;
                 let found = look(&self.root).unwrap();
@@ -239,6 +284,17 @@ fn scripts() -> Vec<(&'static str, Way, Vec<Step>)> {
     let mut merges = vec![Create];
     merges.extend((0..11).map(|at| more(&[one[at], two[at]])));
     merges.extend([Vacuum(1), more(&one[11..13]), Compact, Vacuum(1)]);
+    let later = |days, keys: &[u64]| [Later(days), Commit(vec![keys.to_vec()])];
+    let mut forgets = vec![Create, Commit(vec![vec![one[0], two[0]]])];
+    forgets.extend(later(10, &[one[1], two[1]]));
+    forgets.push(Compact);
+    forgets.extend(later(12, &[one[2]]));
+    // The first keys expire here, one of which comes again; then all but the last.
+    forgets.extend(later(7, &[one[0], two[2]]));
+    forgets.extend([Compact, Vacuum(1)]);
+    forgets.extend((3..12).flat_map(|at| later(1, &[one[at]])));
+    forgets.extend(later(20, &[one[1], two[3]]));
+    forgets.extend([Compact, Vacuum(1), Token(1, vec![two[4]]), Token(1, vec![two[4]])]);
     let in_both = |(name, steps): (&'static str, Vec<Step>)| {
         [(name, Way::Runs, steps.clone()), (name, Way::Shards, steps)]
     };
@@ -246,6 +302,7 @@ fn scripts() -> Vec<(&'static str, Way, Vec<Step>)> {
         .into_iter()
         .flat_map(in_both)
         .chain([("folds", Way::Runs, folds), ("merges", Way::Runs, merges)])
+        .chain([("forgets", Way::Forgetting, forgets)])
         .collect()
 }
 

@@ -153,7 +153,7 @@ impl Version {
             base: self.base,
             first: self.first,
             fence: self.fence,
-            epoch: self.epoch,
+            epoch: if self.number == FIRST { 0 } else { self.epoch },
             tokens: tokens.collect(),
             runs: runs.collect(),
             shards: shards.collect(),
@@ -234,7 +234,9 @@ impl Raw {
         fields.within("first", self.first, 1, number)?;
         fields.within("fence", self.fence, 0, number)?;
         let last = store.forgetting().map_or(0, |forgetting| forgetting.last_epoch());
-        fields.epoch("epoch", self.epoch, last)?;
+        // The first version does not say whose it is.
+        fields.epoch("epoch", self.epoch, if number == FIRST { 0 } else { last })?;
+        let epoch = if number == FIRST { store.first_epoch() } else { self.epoch };
         let digits = "32 hexadecimal digits in lower case";
         let id = from_hex(&self.id).ok_or_else(|| fields.refuse("id", &self.id, digits))?;
         let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(self.time));
@@ -302,7 +304,7 @@ impl Raw {
             return Err(fields.refuse("number", number, "above 1 for a version that is not empty"));
         }
         Ok(Version {
-            epoch: self.epoch,
+            epoch,
             until: None,
             number,
             id,
