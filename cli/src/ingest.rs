@@ -35,6 +35,7 @@ A job file:
   capacity = 3_000_000          # these only matter if it is not there yet; as for `gowk create`
   false_positive_rate = 0.001
   # kind = \"counting\"           # every occurrence is stored; [default: a set]. A filter of another kind is refused
+  # forget_after = \"30d\"        # keys are forgotten; forget_within = \"5d\" and refresh = true beside it
   [input]
   paths = [\"urls/*.gz\"]         # files and patterns, read in the order of their names
   format = \"lines\"              # lines | nul | csv | jsonl

@@ -195,6 +195,25 @@ fn rejects_survive_kills() {
     case.killed_at_random(kills(40));
 }
 
+/// Ninety days of records in a filter that keeps keys for ten: it forgets most of them again, and some records are late.
+#[test]
+fn forgetting_survives_kills() {
+    let case = Case::new("new", |folder| {
+        let urls = input();
+        let record = |(number, url): (usize, &str)| {
+            let late = if number % 50 == 49 { 30 * 86_400 } else { 0 };
+            format!("{{\"url\":\"{url}\",\"ts\":{}}}\n", 1_700_000_000 + number * 400 - late)
+        };
+        folder.write("a", urls.lines().enumerate().map(record).collect::<String>());
+        folder.job("paths = ['a']\nformat = 'jsonl'\nfield = 'url'\ntime = 'ts'", 500);
+        let job =
+            folder.text("job.toml").replace("capacity", "forget_after = '10d'\nrefresh = true\ncapacity");
+        folder.write("job.toml", job);
+    });
+    assert!((1_000..6_000).contains(&case.whole.entries));
+    case.killed_at_random(kills(40));
+}
+
 /// CSV rows with quoted fields, some of them repeated, in two files with the same header. The output is compressed or not.
 #[test]
 fn whole_records_survive_kills() {
