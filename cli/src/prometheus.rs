@@ -74,6 +74,18 @@ const OF_STORES: [Metric<StoreInfo>; 3] = [
     ("gowk_run_bytes", "Bytes of these runs.", |store| store.run_bytes as f64),
 ];
 
+/// Of filters and stores that forget.
+const OF_FORGETTING: [Metric<Info>; 2] = [
+    ("gowk_forget_after_seconds", "How long a key is kept at least.", |info| {
+        info.retention.map_or(f64::NAN, |retention| retention.forget_after as f64 / 1000.0)
+    }),
+    (
+        "gowk_time_timestamp_seconds",
+        "The time that the filter has come to, by which it forgets; NaN before its first key.",
+        |info| info.time.map_or(f64::NAN, |time| time as f64 / 1000.0),
+    ),
+];
+
 const OF_VERIFICATIONS: [Metric<Found>; 3] = [
     ("gowk_verified_pages", "Pages compared with their checksums.", |found| found.pages as f64),
     (
@@ -95,11 +107,16 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
     );
     print(&[opened], filters.iter().map(|told| (told.file, Some(told.info.is_some()))), output)?;
     let name = "gowk_filter_info";
-    head(name, "Always 1; its label says whether the filter is a set or counting.", output)?;
+    head(name, "Always 1; its label says whether the filter is a set, counting or forgetting.", output)?;
     for (file, info) in filters.iter().filter_map(|told| Some((told.file, told.info.as_ref()?))) {
         sample(name, file, &format!(",kind=\"{}\"", info.kind.name()), 1.0, output)?;
     }
     print(&OF_FILTERS, filters.iter().map(|told| (told.file, told.info.as_ref())), output)?;
+    let forgets = |told: &&Told<'_>| told.info.as_ref().is_some_and(|info| info.retention.is_some());
+    if filters.iter().any(|told| forgets(&told)) {
+        let forgetting = filters.iter().filter(forgets);
+        print(&OF_FORGETTING, forgetting.map(|told| (told.file, told.info.as_ref())), output)?;
+    }
     print(&OF_STORES, filters.iter().map(|told| (told.file, told.store.as_ref())), output)?;
     let written: Metric<Duration> =
         ("gowk_last_written_timestamp_seconds", "When the filter was last written to.", seconds);

@@ -113,6 +113,14 @@ fn a_store_forgets_as_a_filter_does() {
     let json = folder.info("s");
     assert_eq!(json["retention"]["forget_within"], 2 * 86_400_000_u64);
     assert_eq!(json["store_time"], 1_775_347_200_000_u64);
+    let metrics = folder.run(&["info", "--prometheus", "s", "f"], "").done();
+    for file in ["s", "f"] {
+        for (name, value) in
+            [("gowk_forget_after_seconds", 28 * 86_400), ("gowk_time_timestamp_seconds", 1_775_347_200)]
+        {
+            assert!(metrics.contains(&format!("\n{name}{{file=\"{file}\"}} {value}\n")), "{metrics}");
+        }
+    }
     let held = |to: &str| folder.run(&["check", to, "a", "b", "c"], "").text();
     assert_eq!((held("s"), held("f")), ("a\nb\nc\n".to_owned(), "a\nb\nc\n".to_owned()));
     // By the clock, all of them were seen too long ago. That would forget all at once, so the clock must be right.
