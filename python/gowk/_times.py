@@ -42,7 +42,13 @@ def _instants(given: np.ndarray[Any, Any], first: int = 0) -> np.ndarray[Any, An
     missing = np.flatnonzero(np.isnat(given))
     if missing.size:
         raise ValueError(f"times[{first + int(missing[0])}] is missing; give each key a time")
-    return given.astype("datetime64[ms]").astype(np.int64)
+    found = given.astype("datetime64[ms]")
+    if np.datetime_data(given.dtype)[0] in ("Y", "M", "W", "D", "h", "m", "s"):
+        # NumPy's own conversion wraps around.
+        wrong = np.flatnonzero(found.astype(given.dtype) != given)
+        if wrong.size:
+            raise ValueError(f"times[{first + int(wrong[0])}] is {given[wrong[0]]}, which is out of range")
+    return found.astype(np.int64)
 
 
 def _of_arrow(times: Any) -> Any:

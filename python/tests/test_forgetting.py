@@ -102,6 +102,7 @@ def test_a_column_of_pandas_is_taken_with_and_without_a_zone() -> None:
         (np.array([1.0, np.inf]), ValueError, r"times\[1\] is inf"),
         (np.array(["2026-05-03", "NaT"], dtype="datetime64[s]"), ValueError, r"times\[1\] is missing"),
         (pa.array([1, None], pa.timestamp("s")), ValueError, r"times\[1\] is missing"),
+        (np.array([0, 400_000_000], dtype="datetime64[Y]"), ValueError, r"times\[1\] is .* out of range"),
         (np.array([[1], [2]]), TypeError, "2 dimensions"),
         (5, TypeError, "times is one int"),
     ],
