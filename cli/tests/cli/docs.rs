@@ -234,8 +234,10 @@ fn the_words_of_the_table_are_those_of_each_surface() {
     }
     assert_eq!(sorted(&verbs_that_take_keys(&help)), sorted(tool));
     let stubs = page("python/gowk/_gowk.pyi");
-    // Two words of Python's own sets, which the README explains below the table, and a number of a key, not of a filter.
-    let others = ["add", "update", "shards_of", "__contains__"];
+    // Two words of Python's own sets, which the README explains below the table, a number of a key, not of a filter, and
+    // inserts with times, which `docs/forgetting.md` explains.
+    let others = ["add", "update", "shards_of", "insert_many_at", "__contains__"];
+    assert!(page("docs/forgetting.md").contains("insert_many_at"));
     let methods = methods_that_take_keys(&stubs);
     let of_sets: Vec<String> = others.map(str::to_owned).into_iter().chain(python.clone()).collect();
     let unknown: Vec<_> = methods.iter().filter(|method| !of_sets.contains(method)).collect();
