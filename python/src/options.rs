@@ -8,7 +8,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::failure;
-use crate::times::Span;
 
 /// One of a few words.
 fn word<T: Copy>(option: &str, given: &str, words: &[(&str, T)]) -> PyResult<T> {
@@ -41,6 +40,22 @@ pub(crate) fn seconds(option: &str, given: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(given).map_err(|_| {
         PyValueError::new_err(format!("{option} is {given} seconds, but must be a finite number, 0 or more"))
     })
+}
+
+/// A span of time: a `timedelta`, or seconds.
+#[derive(FromPyObject)]
+pub(crate) enum Span {
+    Delta(Duration),
+    Seconds(f64),
+}
+
+impl Span {
+    pub(crate) fn of(self, option: &str) -> PyResult<Duration> {
+        match self {
+            Self::Delta(span) => Ok(span),
+            Self::Seconds(given) => seconds(option, given),
+        }
+    }
 }
 
 /// The options that readers and writers share.

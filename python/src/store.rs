@@ -19,10 +19,9 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::asked::Asked;
 use crate::key::with_key;
-use crate::options::{Creation, Forgetting};
+use crate::options::{Creation, Forgetting, Span};
 use crate::progress::{with_progress, with_progress_of_threads};
 use crate::reader::Reader;
-use crate::times::Span;
 use crate::{array_of, failure, info, options};
 use changes::Marked;
 pub(crate) use distinct::Distinct;

@@ -12,22 +12,6 @@ use crate::owned::Owned;
 use crate::process::Calling;
 use crate::{array_of, failure, info};
 
-/// A span of time: a `timedelta`, or seconds.
-#[derive(FromPyObject)]
-pub(crate) enum Span {
-    Delta(Duration),
-    Seconds(f64),
-}
-
-impl Span {
-    pub(crate) fn of(self, option: &str) -> PyResult<Duration> {
-        match self {
-            Self::Delta(span) => Ok(span),
-            Self::Seconds(seconds) => crate::options::seconds(option, seconds),
-        }
-    }
-}
-
 /// What keeps keys for a time.
 pub(crate) trait InTime:
     gowk::Batches<Error: Into<Stopped> + Into<store::Error> + Send> + Send

@@ -12,12 +12,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::key::{bytes_of, with_key};
-use crate::options::{Creation, Forgetting};
+use crate::options::{Creation, Forgetting, Span};
 use crate::owned::{Owned, insert, insert_silently, remove};
 use crate::process::Calling;
 use crate::reader::Reader;
-use crate::times::{self, Span};
-use crate::{array_of, failure, info, options};
+use crate::{array_of, failure, info, options, times};
 
 /// A filter open for changes: by one writer at a time, over all processes.
 ///

@@ -90,7 +90,12 @@ fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: S
     let answers =
         |one: Slot<W>, other: Slot<W>| one.covers(other) && one.epochs_left(now) >= other.epochs_left(now);
     let lanes = || 0..W::SLOTS;
-    if both.iter().any(|(_, bucket)| lanes().any(|lane| answers(bucket.slot(lane), entry))) {
+    let is_answered = |bucket: Bucket<W>| match W::EXPIRY_BITS {
+        // All lanes at once.
+        0 => bucket.covers(entry),
+        _ => lanes().any(|lane| answers(bucket.slot(lane), entry)),
+    };
+    if both.iter().any(|(_, bucket)| is_answered(*bucket)) {
         return true;
     }
     both.into_iter().any(|(id, bucket)| {

@@ -8,6 +8,7 @@ use super::Store;
 use super::error::Result;
 use super::files::{self, Name};
 use super::run::{Record, RecordKey, Run, RunWriter};
+use super::text;
 use super::version::{RunFile, ShardFile, Version};
 use crate::system::new_uuid;
 use crate::{Info, Kind};
@@ -33,13 +34,8 @@ pub struct Sealed {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) fold: bool,
     /// The epoch that it has come to, in a forgetting store; 0 in others.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "text::is_zero")]
     pub(super) epoch: u64,
-}
-
-/// Whether there is no epoch: the store does not forget.
-const fn is_none(epoch: &u64) -> bool {
-    *epoch == 0
 }
 
 impl Sealed {

@@ -18,6 +18,11 @@ const SEAL: &str = "# crc32 = ";
 /// The bytes of the last line: [`SEAL`], eight hexadecimal digits, and a newline.
 const SEAL_LENGTH: usize = SEAL.len() + 8 + 1;
 
+/// Whether there is no epoch: the store does not forget.
+pub(super) const fn is_zero(epoch: &u64) -> bool {
+    *epoch == 0
+}
+
 /// The hexadecimal digits of a uuid, as names and texts of stores have them.
 pub(super) fn hex(bytes: &[u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(*bytes))

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 
 /// Keys of a batch that are partitioned at a time. This bounds the memory.
-pub(super) const BLOCK: usize = 1 << 22;
+const BLOCK: usize = 1 << 22;
 
 /// Keys of an iterator that are hashed at a time, and then inserted or removed.
 const CHUNK: usize = 1 << 20;

@@ -13,7 +13,7 @@ use crate::options::Options;
 const AHEAD: u64 = 5 * 60 * 1000;
 
 /// Keys of a batch whose times are looked at before the first of them is inserted.
-const BLOCK: usize = super::batches::BLOCK;
+const BLOCK: usize = 1 << 20;
 
 /// What became of a key that was inserted with the time at which it was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

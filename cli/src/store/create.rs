@@ -15,16 +15,16 @@ use super::super::quantity;
 
 /// Create a store: empty, or out of a filter
 ///
-/// Its shards are sets, or with --counting they count copies of keys, which can be removed. A store made out of a
-/// filter is of the filter's kind.
+/// Its shards are sets, or with --counting they count copies of keys, which can be removed, or with --forget-after they
+/// forget keys after a time. A store made out of a filter is of the filter's kind.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   gowk store create crawl.store --shards 64 --capacity 10_000_000_000
   gowk store create crawl.store --shards 16 --from seen.gowk      with all keys of the filter
 
-Shards of 1 to 4 GiB are a good size. A commit of few keys writes one small file for all of them; one that brings a shard more
-than a sixteenth of its entries rewrites the shard.")]
+Shards of 1 to 4 GiB are a good size. A commit of few keys writes one small file for all of them; one that brings a shard
+more than a sixteenth of its entries rewrites the shard.")]
 pub(super) struct Create {
     /// Folder to create; may exist if it is empty
     store: PathBuf,

@@ -37,7 +37,7 @@ struct Raw {
     base: u64,
     first: u64,
     fence: u64,
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "text::is_zero")]
     epoch: u64,
     #[serde(default, rename = "token", skip_serializing_if = "Vec::is_empty")]
     tokens: Vec<RawToken>,
@@ -56,7 +56,7 @@ struct RawRun {
     records: u64,
     bytes: u64,
     since: u64,
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "text::is_zero")]
     epoch: u64,
 }
 
@@ -69,7 +69,7 @@ struct RawToken {
     base: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     state: String,
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "text::is_zero")]
     epoch: u64,
 }
 
@@ -84,13 +84,8 @@ struct RawShard {
     rate: f64,
     since: u64,
     folded: u64,
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "text::is_zero")]
     epoch: u64,
-}
-
-/// Whether there is no epoch: the store does not forget.
-const fn is_none(epoch: &u64) -> bool {
-    *epoch == 0
 }
 
 impl Version {
