@@ -7,10 +7,12 @@ In the project's settings::
     GOWK_CAPACITY = 10_000_000               # requests before the file doubles; a million unless given
     GOWK_FALSE_POSITIVE_RATE = 1e-9          # unless given, 2 slots a bucket: 1.5e-9, at five bytes a request
     GOWK_COMMIT_EVERY = 1000                 # requests; they are written out at once, and synced by commits
+    GOWK_FORGET_AFTER = timedelta(days=7)    # or seconds: pages are crawled again; unless given, never
 
 A wrong "seen" loses a page, which is why the rate is so low. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as
 long as the crawl. With ``GOWK_PATH`` alone the next crawl visits the start requests, and otherwise only pages that no
-crawl has visited.
+crawl has visited; with ``GOWK_FORGET_AFTER``, also those that were first requested longer ago than that. The file
+fixes the time when it is created, and forgets a request at most a 14th of it later. Its lowest rate is 3e-8.
 
 **Kills.** Scrapy writes its own disk queues and the list of them when a crawl ends, and requests that are being
 downloaded are in no queue. For a crawl with JOBDIR that goes on after a kill, keep the requests in SQLite, and use the
@@ -31,6 +33,7 @@ import pickle
 import sqlite3
 import tempfile
 from collections.abc import Container
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +69,7 @@ class GowkDupeFilter(RFPDupeFilter):
         capacity: int = 1_000_000,
         false_positive_rate: float | None = None,
         commit_every: int = 1000,
+        forget_after: timedelta | float | None = None,
     ) -> None:
         super().__init__(None, debug, fingerprinter=fingerprinter)
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="gowk-")
@@ -75,12 +79,14 @@ class GowkDupeFilter(RFPDupeFilter):
         width: dict[str, Any] = {"slots_per_bucket": 2}
         if false_positive_rate is not None:
             width = {"false_positive_rate": false_positive_rate}
-        self._writer = Writer(self._path, capacity=capacity, wait=10, **width)
+        # A crawl begins long after the one before. If the clock is wrong, pages are crawled again, and none is lost.
+        options: dict[str, Any] = {"forget_after": forget_after, "clock_is_right": True, **width}
+        self._writer = Writer(self._path, capacity=capacity, wait=10, **options)
         self._log = os.open(f"{self._path}-requests", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._unwritten = b""
         self._uncommitted = 0
         with open(os.dup(self._log), "rb") as log:
-            # The last line may have been cut off.
+            # The last line may have been cut off. A filter that forgets keeps these requests from now on.
             lines = log.read().split(b"\n")[:-1]
         if lines:
             self._writer.update(lines)
@@ -93,6 +99,7 @@ class GowkDupeFilter(RFPDupeFilter):
         if not path and settings.get("JOBDIR"):
             path = str(Path(settings["JOBDIR"], "requests.gowk"))
         rate = settings.get("GOWK_FALSE_POSITIVE_RATE")
+        after = settings.get("GOWK_FORGET_AFTER")
         return cls(
             path,
             settings.getbool("DUPEFILTER_DEBUG"),
@@ -100,6 +107,7 @@ class GowkDupeFilter(RFPDupeFilter):
             capacity=settings.getint("GOWK_CAPACITY", 1_000_000),
             false_positive_rate=None if rate is None else float(rate),
             commit_every=settings.getint("GOWK_COMMIT_EVERY", 1000),
+            forget_after=after if after is None or isinstance(after, timedelta) else float(after),
         )
 
     def request_seen(self, request: Request) -> bool:

@@ -18,6 +18,7 @@ import tarfile
 import time
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,29 @@ def test_where_requests_are_remembered(folder: Path) -> None:
     assert seen(settings, first) == [False]
     info = gowk.Reader("seen.gowk").info()
     assert (info.capacity, info.requested_false_positive_rate) == (5000, 0.001)
+
+
+@pytest.mark.parametrize("week", [timedelta(days=7), "604800"])
+def test_pages_are_crawled_again_after_a_week(folder: Path, week: object) -> None:
+    first, second = "http://example.org/1", "http://example.org/2"
+    settings: dict[str, object] = {"GOWK_PATH": "seen.gowk", "GOWK_FORGET_AFTER": week}
+    assert seen(settings, first, first) == [False, True]
+    info = gowk.Reader("seen.gowk").info()
+    assert (info.kind, info.forget_after, info.slots_per_bucket) == ("forgetting", timedelta(days=7), 2)
+    assert seen(settings, first, second) == [True, False]
+    # The next crawl begins days after the one before.
+    fingerprints = [fingerprint(url) for url in (first, second)]
+    for days, known in ((6, True), (8, False)):
+        os.unlink("seen.gowk")
+        with gowk.Writer("seen.gowk", capacity=1000, slots_per_bucket=2, forget_after=timedelta(days=7)) as writer:
+            before = datetime.now(UTC) - timedelta(days=days)
+            assert len(writer.insert_many_at(fingerprints, [before] * 2).new) == 2
+        assert seen(settings, first, second) == [known, known], days
+        assert seen(settings, first, second) == [True, True], days
+
+
+def fingerprint(url: str) -> str:
+    return GowkDupeFilter.from_crawler(get_crawler()).request_fingerprint(Request(url))
 
 
 def test_requests_survive_a_kill_between_commits(folder: Path) -> None:
