@@ -245,7 +245,9 @@ impl Options {
     /// ```
     pub fn forget_after(mut self, time: Duration) -> Self {
         self.forget_after = Some(time);
-        self.kind(Kind::Forgetting)
+        // With another kind, creation says that both were given.
+        self.kind.get_or_insert(Kind::Forgetting);
+        self
     }
 
     /// Creation: the longest time that a key is kept beyond [`forget_after`](Self::forget_after); unless given, up to half
@@ -462,23 +464,41 @@ impl Options {
             (None, None) => DEFAULT_RATE,
         };
         if let Some(after) = self.forget_after {
-            let within = self.forget_within.map(millis);
-            let mut fitting = AnyWidth::FORGETTING.into_iter().filter(|width| {
-                self.slots.is_none_or(|slots| slots == width.slots())
-                    && width.false_positive_rate() <= rate
-                    && within.is_none_or(|within| Forgetting::epoch_for(millis(after), *width) <= within)
-            });
-            return fitting.next().ok_or_else(|| Error::Option {
-                option: "rate, slots and time of a forgetting filter",
-                found: format!("{rate:.1e}, {:?} and {within:?} ms", self.slots),
-                expected: "a rate of 3.0e-8 at least, 2 to 4 slots per bucket, and a 14th of the time, or a 6th with 4 slots",
-            });
+            return self.forgetting_width(rate, after);
         }
         SlotsPerBucket::for_rate(rate).map(AnyWidth::from).ok_or_else(|| Error::Option {
             option: "false-positive rate",
             found: rate.to_string(),
             expected: "at least 1.9e-9, the narrowest reachable (2 slots per bucket)",
         })
+    }
+
+    /// The first width of forgetting filters that has this rate, and the slots and the granularity that were asked for.
+    fn forgetting_width(&self, rate: f64, after: Duration) -> Result<AnyWidth> {
+        let mut fitting = AnyWidth::FORGETTING.to_vec();
+        fitting.retain(|width| self.slots.is_none_or(|slots| slots == width.slots()));
+        let refused = |option, found, expected| Err(Error::Option { option, found, expected });
+        if let (Some(slots), []) = (self.slots, fitting.as_slice()) {
+            let found = slots.get().to_string();
+            return refused("slots per bucket", found, "2 to 4 in a filter that forgets");
+        }
+        fitting.retain(|width| width.false_positive_rate() <= rate);
+        if fitting.is_empty() {
+            let expected =
+                "at least 3.0e-8, the narrowest reachable of a filter that forgets (2 slots per bucket)";
+            return refused("false-positive rate", rate.to_string(), expected);
+        }
+        if let Some(within) = self.forget_within.map(millis) {
+            fitting.retain(|width| Forgetting::epoch_for(millis(after), *width) <= within);
+        }
+        match fitting.first() {
+            Some(width) => Ok(*width),
+            None => refused(
+                "forget within",
+                format!("{} s", self.forget_within.unwrap_or_default().as_secs_f64()),
+                "at least a 14th of the time that keys are kept, or a 6th with 4 slots per bucket",
+            ),
+        }
     }
 
     /// How a new filter of this width forgets; `None` if it does not.

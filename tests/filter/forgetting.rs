@@ -419,19 +419,22 @@ fn options_that_do_not_fit_are_refused() {
     let plan = options().forget_within(month / 13).refresh(true).plan().unwrap();
     assert_eq!(plan.retention.unwrap().to_string(), "forgets keys 30 to 32.2 days after they were last seen");
     assert_eq!(plan.slots_per_bucket.get(), 3);
-    let refused = |options: Options| {
+    let refused = |options: Options, told: &str| {
         let error = options.create(dir.path().join("no")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(error.to_string().starts_with(told), "{error}");
     };
-    refused(options().forget_within(month / 15));
-    refused(options().forget_after(Duration::ZERO));
-    refused(options().forget_after(Duration::MAX));
-    refused(options().false_positive_rate(1e-8));
-    refused(Options::new().forget_after(month).slots_per_bucket(gowk::SlotsPerBucket::Five));
-    refused(options().counting());
-    refused(Options::new().kind(Kind::Forgetting));
-    refused(Options::new().forget_within(month));
-    refused(Options::new().refresh(true));
+    refused(options().forget_within(month / 15), "forget within is 172800 s");
+    refused(options().forget_after(Duration::ZERO), "forget after is 0 ms");
+    refused(options().forget_after(Duration::MAX), "forget");
+    refused(options().false_positive_rate(1e-8), "false-positive rate is 0.00000001");
+    let five = Options::new().slots_per_bucket(gowk::SlotsPerBucket::Five);
+    refused(five.forget_after(month), "slots per bucket is 5");
+    refused(options().counting(), "forget after is given for a counting");
+    refused(Options::new().counting().forget_after(month), "forget after is given for a counting");
+    refused(Options::new().kind(Kind::Forgetting), "kind is forgetting");
+    refused(Options::new().forget_within(month), "forget within is 2592000s");
+    refused(Options::new().refresh(true), "refresh is true");
     let mut writer = options().create(&path).unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
