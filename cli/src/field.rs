@@ -55,8 +55,9 @@ pub(super) struct TimeArgs {
     #[arg(long, value_name = "NAME", requires = "json_field", conflicts_with_all = ["csv", "column"])]
     time_field: Option<String>,
 
-    /// The same for --csv: the column of the time, by its name in the first record, or by its number from 1
-    #[arg(long, value_name = "COLUMN", requires = "csv", conflicts_with_all = ["json_field", "column"])]
+    /// The same for --csv and --column: the column of the time, by its name, or in CSV by its number from 1. In Parquet a
+    /// time may also be a TIMESTAMP or a DATE, in UTC unless it has a time zone
+    #[arg(long, value_name = "COLUMN", requires = "records", conflicts_with = "json_field")]
     time_column: Option<String>,
 }
 

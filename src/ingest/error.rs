@@ -295,6 +295,17 @@ pub enum InputProblem {
         /// Its type.
         has: String,
     },
+    /// A column of a Parquet file whose values are no times.
+    #[error(
+        "its column {column} has {has}, which are no times; a time is a TIMESTAMP, a DATE, a text as in RFC 3339, or a \
+         number of seconds or milliseconds since 1970"
+    )]
+    TimeType {
+        /// The column.
+        column: String,
+        /// Its type.
+        has: String,
+    },
     /// A column of a Parquet file in a compression that is not read.
     #[error(
         "its column {column} is compressed as {codec}, which is not read; write the file anew with zstd or snappy"

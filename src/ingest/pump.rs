@@ -98,7 +98,7 @@ impl<P> Piece<P> {
                     return Some(skip);
                 }
                 self.keyless.push(self.keys.len());
-                self.keys.push(b"");
+                self.keys.push(if self.records.is_none() { record } else { b"" });
                 self.times.extend(rules.time.as_ref().map(|_| UNIX_EPOCH));
                 (record, Some(skip))
             }

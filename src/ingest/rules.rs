@@ -48,8 +48,8 @@ pub enum Format {
         path: Vec<String>,
     },
     /// A Parquet file. Each row is a record, and the key is its value in one column: the bytes of a string or binary
-    /// value, an integer as decimal text, a boolean as `true` or `false`, a UUID as text. A record is its key: the other
-    /// columns are not read. Needs the feature `parquet`; jobs do not read this format.
+    /// value, an integer as decimal text, a boolean as `true` or `false`, a UUID as text. A record is its key: no other
+    /// column is read but that of [`Rules::time`]. Needs the feature `parquet`; jobs do not read this format.
     Parquet {
         /// The name of the column, or the names of the structs around it and its own.
         path: Vec<String>,
@@ -58,13 +58,14 @@ pub enum Format {
 
 /// The part of a record that says when its key was seen: RFC 3339, or the number of seconds or milliseconds since 1970. A
 /// number below 10^11 counts seconds (these are in the year 5138), any other below 10^14 milliseconds (10^11 of them are in
-/// March 1973).
+/// March 1973). In Parquet also a timestamp, which counts as UTC if it has no time zone, or a date, which counts as its
+/// first moment in UTC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TimeField {
     /// A column of CSV.
     Column(Column),
-    /// The names that lead to a field of JSON.
+    /// The names that lead to a field of JSON, or to a column of Parquet.
     Path(Vec<String>),
 }
 
@@ -85,13 +86,13 @@ impl Rules {
         Self { format, key, skip_empty: false, max_key_length, time: None }
     }
 
-    /// The same rules for records that say in this field when their keys were seen: a field of JSON, written as for
-    /// [`Format::jsonl`], or a column of CSV, by its name or its number from 1. `None` for other formats: their records have
-    /// no further fields, or are not read whole.
+    /// The same rules for records that say in this field when their keys were seen: a field of JSON or a column of Parquet,
+    /// written as for [`Format::jsonl`], or a column of CSV, by its name or its number from 1. `None` for lines, which have
+    /// no fields.
     pub fn with_time(mut self, field: &str) -> Option<Self> {
         self.time = match &mut self.format {
-            Format::Lines(_) | Format::Parquet { .. } => return None,
-            Format::Jsonl { .. } => Some(TimeField::path(field)),
+            Format::Lines(_) => return None,
+            Format::Jsonl { .. } | Format::Parquet { .. } => Some(TimeField::path(field)),
             Format::Csv { header, .. } => {
                 let column = Column::of(field.to_owned());
                 *header |= matches!(column, Column::Name(_));

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chrono::DateTime;
 
 /// Numbers below this are seconds, others milliseconds.
-const SECONDS_BELOW: u64 = 100_000_000_000;
+pub(super) const SECONDS_BELOW: u64 = 100_000_000_000;
 /// Numbers from here on are no time.
 const NO_TIME_FROM: u64 = 1000 * SECONDS_BELOW;
 

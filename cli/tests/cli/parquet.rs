@@ -89,6 +89,40 @@ mod read {
     }
 
     #[test]
+    fn keys_are_forgotten_by_the_times_in_another_column() {
+        // The row of day n, from 10 to 49, has the key k and n % 6: each key comes again after 6 days.
+        let folder = folder();
+        let timed = ["--column", "bytes", "--time-column", "at"];
+        let ended = folder.run(
+            &[&["dedup", "f", "--forget-after", "20d", "--forget-within", "2d"], &timed[..], &INPUT[..]]
+                .concat(),
+            "",
+        );
+        // After 18 days it is known, and after 24 it is new.
+        let expected = (10..16).chain(34..40).map(|day| format!("k{}\n", day % 6));
+        assert_eq!(ended.done(), expected.collect::<String>());
+        folder.run(
+            &["store", "create", "s", "--shards", "2", "--capacity", "1000", "--forget-after", "20d"],
+            "",
+        );
+        let ended = folder.run(&[&["insert", "s", "--stats"], &timed[..], &INPUT[..]].concat(), "");
+        assert!(ended.code == Some(0) && ended.err.contains("read 40, new 12, seen 28"), "{ended:?}");
+        // Rows without a time are records without a key.
+        let text = ["dedup", "g", "--forget-after", "20d", "--column", "id", "--time-column", "url"];
+        let ended = folder.run(&[&text[..], &INPUT[..]].concat(), "");
+        let words = "gowk: arrow-groups.parquet: has no valid time in \"url\" of any of its 40 records; ";
+        assert!(ended.code == Some(2) && ended.err.lines().last().unwrap().starts_with(words), "{ended:?}");
+        let ended = folder.run(&[&text[..], &["--missing", "keep"], &INPUT[..]].concat(), "");
+        assert_eq!(ended.text(), column("id"));
+        for (name, words) in
+            [("even", "of the type BOOLEAN, which are no times"), ("when", "no column \"when\"")]
+        {
+            let timed = ["dedup", "f", "--column", "id", "--time-column", name];
+            folder.run(&[&timed[..], &INPUT[..]].concat(), "").refused(&["arrow-groups.parquet: ", words]);
+        }
+    }
+
+    #[test]
     fn standard_input_is_read_if_it_is_a_file() {
         let folder = folder();
         let mut command = folder.command(&["dedup", "f", "--column", "url"]);

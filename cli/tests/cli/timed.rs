@@ -203,7 +203,7 @@ fn what_has_no_use_for_times_refuses_them() {
     for (args, words) in [
         (&["dedup", "g", "--time-field", "ts"][..], "--json-field"),
         (&["dedup", "g", "--csv", "1", "--time-field", "ts"], "--csv"),
-        (&["dedup", "g", "--column", "id", "--time-column", "ts"], "--column"),
+        (&["dedup", "g", "--time-column", "ts"], "--column"),
         (&["insert", "g", "--json-field", "id", "--time-column", "2"], "--time-column"),
         (&["check", "g", "--json-field", "id", "--time-field", "ts"], "--time-field"),
     ] {

@@ -1,0 +1,134 @@
+//! The column of a Parquet file that has the keys, or their times, by its name.
+
+use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
+use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
+
+use super::super::error::InputProblem;
+
+/// The most bytes of column names shown in a message.
+const SHOWN: usize = 400;
+
+/// How a value becomes a text.
+#[derive(Clone, Copy)]
+pub(super) enum Value {
+    Bytes,
+    Boolean,
+    Signed,
+    Unsigned,
+    Uuid,
+    /// So many of these units make a second since 1970.
+    Instant {
+        per_second: i64,
+    },
+    Days,
+    /// Nanoseconds of a Julian day.
+    Int96,
+}
+
+/// What a column is for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    Key,
+    Time,
+}
+
+/// The index of the column at this path, and how its values become texts.
+pub(super) fn column(
+    schema: &SchemaDescriptor,
+    path: &[String],
+    purpose: Purpose,
+) -> Result<(usize, Value), InputProblem> {
+    let found = schema.columns().iter().enumerate().find(|(_, column)| column.path().parts() == path);
+    let Some((index, column)) = found else {
+        let wanted = format!("{:?}", path.join("."));
+        return Err(InputProblem::NoColumnOf { wanted, columns: shown(schema) });
+    };
+    let refused = |has| {
+        let column = path.join(".");
+        match purpose {
+            Purpose::Key => InputProblem::ColumnType { column, has },
+            Purpose::Time => InputProblem::TimeType { column, has },
+        }
+    };
+    if column.max_rep_level() > 0 {
+        return Err(refused("lists".to_owned()));
+    }
+    let value = match purpose {
+        Purpose::Key => key(column),
+        Purpose::Time => time(column),
+    };
+    value.map(|value| (index, value)).ok_or_else(|| refused(kind(column)))
+}
+
+fn key(column: &ColumnDescriptor) -> Option<Value> {
+    use LogicalType::{Bson, Enum, Integer, Json, String, Uuid};
+    let converted = column.converted_type();
+    let (is_unsigned, is_plain) = match converted {
+        ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64 => {
+            (true, true)
+        }
+        ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 => {
+            (false, true)
+        }
+        ConvertedType::NONE => (false, true),
+        _ => (false, false),
+    };
+    match (column.physical_type(), column.logical_type_ref()) {
+        (Type::BYTE_ARRAY, Some(String | Enum | Json | Bson)) => Some(Value::Bytes),
+        (Type::BYTE_ARRAY, None) if converted != ConvertedType::DECIMAL => Some(Value::Bytes),
+        (Type::FIXED_LEN_BYTE_ARRAY, Some(Uuid)) => Some(Value::Uuid),
+        (Type::FIXED_LEN_BYTE_ARRAY, None) if is_plain => Some(Value::Bytes),
+        (Type::INT32 | Type::INT64, Some(Integer(integer))) if integer.is_signed => Some(Value::Signed),
+        (Type::INT32 | Type::INT64, Some(Integer(_))) => Some(Value::Unsigned),
+        (Type::INT32 | Type::INT64, None) if is_plain && is_unsigned => Some(Value::Unsigned),
+        (Type::INT32 | Type::INT64, None) if is_plain => Some(Value::Signed),
+        (Type::BOOLEAN, None) => Some(Value::Boolean),
+        _ => None,
+    }
+}
+
+/// How a value of this column becomes a time; `None` if it cannot be one.
+fn time(column: &ColumnDescriptor) -> Option<Value> {
+    let instant = |per_second| Some(Value::Instant { per_second });
+    match (column.physical_type(), column.logical_type_ref(), column.converted_type()) {
+        (Type::INT64, Some(LogicalType::Timestamp(timestamp)), _) => match timestamp.unit {
+            TimeUnit::MILLIS => instant(1000),
+            TimeUnit::MICROS => instant(1_000_000),
+            TimeUnit::NANOS => instant(1_000_000_000),
+        },
+        (Type::INT64, None, ConvertedType::TIMESTAMP_MILLIS) => instant(1000),
+        (Type::INT64, None, ConvertedType::TIMESTAMP_MICROS) => instant(1_000_000),
+        (Type::INT32, Some(LogicalType::Date), _) | (Type::INT32, None, ConvertedType::DATE) => {
+            Some(Value::Days)
+        }
+        // What Spark and Impala write, and only for times.
+        (Type::INT96, _, _) => Some(Value::Int96),
+        // Texts and numbers are read as in other formats.
+        _ => key(column).filter(|value| matches!(value, Value::Bytes | Value::Signed | Value::Unsigned)),
+    }
+}
+
+/// The type of a column's values, for messages.
+fn kind(column: &ColumnDescriptor) -> String {
+    let logical = column.logical_type_ref().map(|logical| format!("{logical:?}"));
+    let logical = logical.as_deref().and_then(|name| name.split(['(', ' ', '{']).next());
+    match (logical, column.converted_type()) {
+        (Some(name), _) => format!("values of the type {}", name.to_uppercase()),
+        (None, ConvertedType::NONE) => format!("values of the type {}", column.physical_type()),
+        (None, converted) => format!("values of the type {converted}"),
+    }
+}
+
+/// The columns as `--column` takes them, shortened.
+fn shown(schema: &SchemaDescriptor) -> String {
+    let mut all = String::new();
+    for column in schema.columns() {
+        let parts = column.path().parts().iter();
+        let parts: Vec<_> = parts.map(|part| part.replace('\\', "\\\\").replace('.', "\\.")).collect();
+        if all.len() > SHOWN {
+            return all + ", ...";
+        }
+        all = if all.is_empty() { parts.join(".") } else { format!("{all}, {}", parts.join(".")) };
+    }
+    all.escape_debug().to_string().replace("\\\\", "\\")
+}
