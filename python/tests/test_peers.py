@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import adapter_rbloom
 import pytest
+from registry import sources
 
 HERE = Path(__file__).parent
 
@@ -68,15 +68,6 @@ RBLOOM = {
 }
 
 
-def fetched(name: str) -> Path:
-    # Only its own sources: its build dependencies need not be built.
-    fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, name]
-    subprocess.run(fetch, check=True)
-    with tarfile.open(next(Path().glob("*.tar.gz"))) as archive:
-        archive.extractall(filter="data")
-    return next(path for path in Path().iterdir() if path.is_dir())
-
-
 def outcomes(file: Path, folder: Path, prelude: str) -> dict[str, str]:
     """The outcome of each test of a file, with modules put in the place of those that it imports."""
     code = f"import sys\nsys.path[:0] = [{str(HERE)!r}, '.']\nimport adapter\n{prelude}\n"
@@ -98,14 +89,14 @@ def check(found: dict[str, str], otherwise: dict[str, list[str]]) -> None:
 
 @pytest.mark.registry
 def test_pybloomfiltermmap3s_own_tests(folder: Path) -> None:
-    root = fetched("pybloomfiltermmap3")
+    root = sources("pybloomfiltermmap3")
     found = outcomes(Path("tests/simpletest.py"), root, "sys.modules['pybloomfilter'] = adapter")
     check(found, MMAP3)
 
 
 @pytest.mark.registry
 def test_pybloom_lives_own_tests(folder: Path) -> None:
-    root = fetched("pybloom_live")
+    root = sources("pybloom_live")
     # Its package, without the module that is replaced.
     (root / "pybloom_live" / "__init__.py").write_text("")
     found = outcomes(
@@ -144,7 +135,7 @@ def statements(file: Path) -> tuple[list[str], list[str]]:
 
 @pytest.mark.registry
 def test_rblooms_own_tests(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = fetched("rbloom")
+    root = sources("rbloom")
     monkeypatch.setitem(sys.modules, "rbloom", adapter_rbloom)
     ran, failed = statements(root / "tests" / "api_test.py")
     known = [text for texts in RBLOOM.values() for text in texts]

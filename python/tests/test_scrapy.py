@@ -14,7 +14,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import time
 from collections import Counter
 from contextlib import closing
@@ -23,6 +22,7 @@ from pathlib import Path
 
 import pytest
 import scrapy
+from registry import sources
 from scrapy.http import Request
 from scrapy.utils.test import get_crawler
 
@@ -156,12 +156,7 @@ sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-rA", "tests/test_dupefil
 
 @pytest.mark.registry
 def test_scrapys_own_tests(folder: Path) -> None:
-    source = f"scrapy=={scrapy.__version__}"
-    fetch = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", source]
-    subprocess.run(fetch, check=True)
-    with tarfile.open(next(Path().glob("scrapy*.tar.gz"))) as archive:
-        archive.extractall(filter="data")
-    tests = next(Path().glob("scrapy-*/tests"))
+    tests = sources("scrapy", f"=={scrapy.__version__}") / "tests"
     # The tests must import the installed scrapy, not the sources beside them.
     root = folder / "own"
     root.mkdir()
