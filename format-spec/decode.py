@@ -449,7 +449,7 @@ def metadata(data):
     return entries
 
 
-SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ296sIIQQIIQ")
+SUPERBLOCK = struct.Struct("<8sHHIQQQQ16sQII16sQIIQQQQQddQQQQQ296sIIQQIIII")
 assert SUPERBLOCK.size == 544
 
 
@@ -463,7 +463,7 @@ class Superblock:
          self.live, self.sums, self.data, self.file_length, self.max_file_size, self.requested_rate, self.max_rate,
          self.capacity, self.shards, self.shard, self.commit, self.salt, counts, self.metadata_length,
          self.reserved_0, self.forget_after, self.epoch_length, self.expiry_bits, self.refresh,
-         self.reserved_1) = SUPERBLOCK.unpack_from(slot, 0)
+         self.clock, self.reserved_1) = SUPERBLOCK.unpack_from(slot, 0)
         self.canary = int.from_bytes(canary, "little")
         self.counts = Counts(counts, 0)
 
@@ -476,7 +476,7 @@ class Superblock:
 
     def identity(self):
         return (self.uuid, self.seed, self.hash_id, self.kind, self.n, self.base_regions, self.generation, self.shards,
-                self.shard, self.forget_after, self.epoch_length, self.expiry_bits, self.refresh)
+                self.shard, self.forget_after, self.epoch_length, self.expiry_bits, self.refresh, self.clock)
 
     def check(self):
         if self.major != MAJOR:
@@ -519,8 +519,10 @@ class Superblock:
             raise Refused("kind is %d, not 0 to 2" % self.kind)
         forgets = self.kind == KIND_FORGETTING
         only = (self.incompatible == FEATURE_FORGETTING, self.expiry_bits != 0, self.forget_after != 0, self.epoch_length != 0)
-        if any(value != forgets for value in only) or self.refresh > forgets:
+        if any(value != forgets for value in only) or self.refresh > forgets or self.clock > forgets:
             raise Refused("the fields of forgetting do not fit the kind")
+        if self.refresh and self.clock:
+            raise Refused("a filter of the newest keys does not refresh them")
         if forgets:
             times = self.forget_after <= MAX_TIME and self.epoch_length <= MAX_TIME // 4
             if not times or self.forget_after > ((1 << self.expiry_bits) - 2) * self.epoch_length:
@@ -539,7 +541,7 @@ class Superblock:
         if self.metadata is None:
             raise Refused("the metadata is not well formed")
         if self.minor <= MINOR and (
-            self.reserved_0 or self.reserved_1 
+            self.reserved_0 or self.reserved_1
             or any(self.bytes[SUPERBLOCK.size:METADATA_AT]) or any(self.bytes[end:SLOT_CRC_AT])
         ):
             raise Refused("a reserved byte of the superblock is not 0")
@@ -858,6 +860,7 @@ class Filter:
                 "forget_after": block.forget_after,
                 "forget_within": block.epoch_length,
                 "refresh": bool(block.refresh),
+                "clock": block.clock,
                 "epoch": counts.epoch,
                 "swept": counts.swept,
             }),

@@ -283,6 +283,19 @@ pub enum Error {
         wanted: String,
     },
 
+    /// A filter keeps the newest keys ([`Options::keep_newest`](crate::Options::keep_newest)), and the operation is not for
+    /// such filters.
+    #[error(
+        "{}: keeps the newest keys, and {op} is not for such filters, as only one sequence of keys has newest ones; \
+         create a filter that keeps each key for a time, with `Options::forget_after`", path.display()
+    )]
+    Newest {
+        /// The filter file.
+        path: PathBuf,
+        /// What was asked for: `a merge`, `a join`, `a division`, `a store` or `a time of a key`.
+        op: &'static str,
+    },
+
     /// The clock, or the time of a key, cannot be believed: a forgetting filter would forget all keys at once, or has come
     /// to a later time already. Nothing has changed.
     #[error(

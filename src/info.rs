@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::cuckoo::{Counts, FIRST_EPOCH, HashKind, KeyRules, Kind, Retention, Seed, SlotsPerBucket};
+use crate::cuckoo::{
+    Counts, EpochClock, FIRST_EPOCH, Forgetting, HashKind, KeyRules, Kind, Newest, Retention, Seed,
+    SlotsPerBucket,
+};
 use crate::format::{Geometry, Growth, Identity, Policy};
 
 /// How many doublings ahead [`Info::forecast`] looks at most.
@@ -55,8 +58,10 @@ pub struct Info {
     pub max_file_size: Option<u64>,
     /// The highest expected rate that a doubled filter may have when it is full again; `None` for no limit.
     pub max_false_positive_rate: Option<f64>,
-    /// When the filter forgets keys; `None` if it never does.
+    /// When the filter forgets keys; `None` if it never does, or keeps the newest.
     pub retention: Option<Retention>,
+    /// The newest keys, if the filter keeps these and forgets all others.
+    pub keep_newest: Option<Newest>,
     /// The time that a forgetting filter has come to: the begin of its epoch, in milliseconds since 1970. `None` before its
     /// first key, and for other kinds.
     pub time: Option<u64>,
@@ -194,10 +199,11 @@ impl From<Facts> for Info {
             growth: policy.growth,
             max_file_size: limit(policy.max_file_size),
             max_false_positive_rate: limit(policy.max_rate),
-            retention: identity.forgetting.map(Retention::from),
+            retention: identity.forgetting.and_then(Forgetting::retention),
+            keep_newest: identity.forgetting.and_then(Forgetting::newest),
             time: identity
                 .forgetting
-                .filter(|_| counts.epoch > FIRST_EPOCH)
+                .filter(|of| of.clock == EpochClock::Time && counts.epoch > FIRST_EPOCH)
                 .map(|of| counts.epoch * of.epoch),
             slots,
             entries: counts.entries(),

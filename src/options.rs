@@ -1,5 +1,6 @@
 //! How a filter is created and opened.
 
+mod forgetting;
 mod plan;
 
 use std::fmt;
@@ -59,7 +60,7 @@ pub enum OnDamage {
 /// ```
 #[derive(Clone)]
 pub struct Options {
-    capacity: u64,
+    capacity: Option<u64>,
     /// Regions at creation; `None` if they follow from the capacity.
     regions: Option<u64>,
     /// The rate asked for when the filter was created that this one is made like.
@@ -71,6 +72,7 @@ pub struct Options {
     forget_after: Option<Duration>,
     forget_within: Option<Duration>,
     refresh: Option<bool>,
+    keep_newest: Option<u64>,
     pub(crate) clock_is_right: bool,
     clock: Clock,
     key_rules: Option<KeyRules>,
@@ -116,7 +118,7 @@ impl ProgressCall {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Options");
-        fields.field("capacity", &self.capacity);
+        fields.field("capacity", &self.capacity.unwrap_or(DEFAULT_CAPACITY));
         let mut given = |name, value: Option<&dyn fmt::Debug>| {
             value.into_iter().for_each(|value| {
                 fields.field(name, value);
@@ -127,6 +129,7 @@ impl fmt::Debug for Options {
         given("forget_after", self.forget_after.as_ref().map(|after| after as _));
         given("forget_within", self.forget_within.as_ref().map(|within| within as _));
         given("refresh", self.refresh.as_ref().map(|refresh| refresh as _));
+        given("keep_newest", self.keep_newest.as_ref().map(|keys| keys as _));
         given("slots_per_bucket", self.slots.as_ref().map(|slots| slots as _));
         given("shard", Some(&self.shard as _).filter(|_| !self.shard.is_whole()));
         given("growth", Some(&self.growth as _).filter(|_| self.growth != Growth::Auto));
@@ -149,7 +152,7 @@ impl Options {
     /// doubles itself when it is full.
     pub fn new() -> Self {
         Self {
-            capacity: DEFAULT_CAPACITY,
+            capacity: None,
             regions: None,
             rate_of_like: None,
             rate: None,
@@ -159,6 +162,7 @@ impl Options {
             forget_after: None,
             forget_within: None,
             refresh: None,
+            keep_newest: None,
             clock_is_right: false,
             clock: Clock::default(),
             key_rules: None,
@@ -184,7 +188,7 @@ impl Options {
 
     /// Creation: the distinct keys that the filter takes before it has to double, at least 1.
     pub fn capacity(mut self, keys: u64) -> Self {
-        self.capacity = keys;
+        self.capacity = Some(keys);
         self
     }
 
@@ -265,6 +269,36 @@ impl Options {
         self
     }
 
+    /// Creation: a filter of bounded size that keeps the newest keys, however fast they come: each until at least so many
+    /// newer ones were stored, and somewhat longer. [`Info::keep_newest`](crate::Info::keep_newest) and
+    /// [`plan`](Self::plan) say how many it keeps at most; the file has room for these, and need never double. So no
+    /// [`capacity`](Self::capacity) is given beside it. At least 1, and at most 2^50. Keys that come again stay as old as
+    /// they are. An existing filter of another kind is refused with [`Error::Kind`], and one that keeps other keys with
+    /// [`Error::Retention`].
+    ///
+    /// No clock is read. Such a filter takes no times of keys, and is neither divided, joined nor merged:
+    /// [`Error::Newest`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = gowk::Options::new().keep_newest(1000);
+    /// let mut seen = options.open(dir.path().join("seen.gowk"))?;
+    /// let told = options.plan()?.keep_newest.map(|newest| newest.to_string());
+    /// assert_eq!(told.as_deref(), Some("keeps the newest 1000 to 1080 keys"));
+    /// let keys: Vec<String> = (0..1_000_000).map(|key| key.to_string()).collect();
+    /// seen.insert_batch(&keys)?;
+    /// assert!(keys.iter().rev().take(1000).all(|key| seen.contains(key).unwrap_or(false)));
+    /// assert!(!seen.contains("0")?);
+    /// seen.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep_newest(mut self, keys: u64) -> Self {
+        self.keep_newest = Some(keys);
+        // With another kind, creation says that both were given.
+        self.kind.get_or_insert(Kind::Forgetting);
+        self
+    }
+
     /// Writing to a forgetting filter: whether to believe a clock that is so far ahead of the filter's time that all keys
     /// are forgotten, or behind it; false unless given. See [`Error::Clock`].
     pub fn clock_is_right(mut self, right: bool) -> Self {
@@ -305,20 +339,19 @@ impl Options {
         key_rules: Option<KeyRules>,
     ) -> Self {
         let Identity { kind, hasher, geometry, forgetting, .. } = identity;
-        let time = |of: fn(&Forgetting) -> u64| {
-            forgetting.as_ref().map(|forgetting| Duration::from_millis(of(forgetting)))
-        };
+        let retention = forgetting.and_then(Forgetting::retention);
         let limit = |rate: f64| (rate != 0.0).then_some(rate);
         Self {
-            capacity: policy.capacity,
+            capacity: Some(policy.capacity),
             regions: Some(geometry.base_regions),
             slots: Some(geometry.slots()),
             rate_of_like: limit(policy.requested_rate),
             seed: Some(Seed::new(hasher.seed)),
             kind: Some(*kind),
-            forget_after: time(|forgetting| forgetting.after),
-            forget_within: time(|forgetting| forgetting.epoch),
-            refresh: forgetting.map(|forgetting| forgetting.refresh),
+            forget_after: retention.map(|time| Duration::from_millis(time.forget_after)),
+            forget_within: retention.map(|time| Duration::from_millis(time.forget_within)),
+            refresh: retention.map(|time| time.refresh),
+            keep_newest: forgetting.and_then(Forgetting::newest).map(|newest| newest.at_least),
             key_rules,
             hash: hasher.kind,
             shard: geometry.shard,
@@ -458,13 +491,13 @@ impl Options {
                 let found = format!("given beside {} slots per bucket", slots.get());
                 return Err(Error::Option { option: "false-positive rate", found, expected: "given alone" });
             }
-            (None, Some(slots)) if self.forget_after.is_none() => return Ok(slots.into()),
+            (None, Some(slots)) if !self.is_to_forget() => return Ok(slots.into()),
             (None, Some(_)) => 1.0,
             (Some(rate), None) => rate,
             (None, None) => DEFAULT_RATE,
         };
-        if let Some(after) = self.forget_after {
-            return self.forgetting_width(rate, after);
+        if self.is_to_forget() {
+            return self.forgetting_width(rate);
         }
         SlotsPerBucket::for_rate(rate).map(AnyWidth::from).ok_or_else(|| Error::Option {
             option: "false-positive rate",
@@ -473,72 +506,21 @@ impl Options {
         })
     }
 
-    /// The first width of forgetting filters that has this rate, and the slots and the granularity that were asked for.
-    fn forgetting_width(&self, rate: f64, after: Duration) -> Result<AnyWidth> {
-        let mut fitting = AnyWidth::FORGETTING.to_vec();
-        fitting.retain(|width| self.slots.is_none_or(|slots| slots == width.slots()));
-        let refused = |option, found, expected| Err(Error::Option { option, found, expected });
-        if let (Some(slots), []) = (self.slots, fitting.as_slice()) {
-            let found = slots.get().to_string();
-            return refused("slots per bucket", found, "2 to 4 in a filter that forgets");
-        }
-        fitting.retain(|width| width.false_positive_rate() <= rate);
-        if fitting.is_empty() {
-            let expected =
-                "at least 3.0e-8, the narrowest reachable of a filter that forgets (2 slots per bucket)";
-            return refused("false-positive rate", rate.to_string(), expected);
-        }
-        if let Some(within) = self.forget_within.map(millis) {
-            fitting.retain(|width| Forgetting::epoch_for(millis(after), *width) <= within);
-        }
-        match fitting.first() {
-            Some(width) => Ok(*width),
-            None => refused(
-                "forget within",
-                format!("{} s", self.forget_within.unwrap_or_default().as_secs_f64()),
-                "at least a 14th of the time that keys are kept, or a 6th with 4 slots per bucket",
-            ),
-        }
-    }
-
-    /// How a new filter of this width forgets; `None` if it does not.
-    fn forgetting(&self, width: AnyWidth) -> Result<Option<Forgetting>> {
-        let wrong =
-            |option, found| Error::Option { option, found, expected: "given with `forget_after` alone" };
-        let Some(after) = self.forget_after.map(millis) else {
-            return match (self.kind, self.forget_within, self.refresh) {
-                (Some(Kind::Forgetting), ..) => Err(wrong("kind", "forgetting".to_owned())),
-                (_, Some(within), _) => Err(wrong("forget within", format!("{within:?}"))),
-                (.., Some(true)) => Err(wrong("refresh", "true".to_owned())),
-                _ => Ok(None),
-            };
-        };
-        if self.kind != Some(Kind::Forgetting) {
-            return Err(wrong("forget after", format!("given for a {}", self.kind.unwrap_or_default())));
-        }
-        let epoch = Forgetting::epoch_for(after, width);
-        let forgetting = Forgetting { after, epoch, refresh: self.refresh.unwrap_or_default() };
-        if !forgetting.fits(width) {
-            let expected = "at least 1 ms, and at most 2^53 ms";
-            return Err(Error::Option { option: "forget after", found: format!("{after} ms"), expected });
-        }
-        Ok(Some(forgetting))
-    }
-
     /// A new filter's shape, checked.
     fn geometry(&self) -> Result<Geometry> {
         self.check_rates()?;
         let width = self.width()?;
+        let capacity = self.keys_to_hold(width)?;
         let too_large = || Error::Option {
             option: "capacity",
-            found: self.capacity.to_string(),
+            found: capacity.to_string(),
             expected: "at least 1, and no more than 2^32 regions of 8192 buckets hold",
         };
-        if self.capacity == 0 && self.regions.is_none() {
+        if capacity == 0 && self.regions.is_none() {
             return Err(too_large());
         }
         let base_regions =
-            self.regions.or_else(|| width.slots().regions_for(self.capacity)).ok_or_else(too_large)?;
+            self.regions.or_else(|| width.slots().regions_for(capacity)).ok_or_else(too_large)?;
         let Shard { of, number } = self.shard;
         if of == 0 || of > MAX_REGIONS / base_regions {
             return Err(Error::Option {
@@ -586,7 +568,7 @@ impl Options {
                 None => self.rate.unwrap_or(DEFAULT_RATE),
             },
             max_rate: self.max_rate.unwrap_or(0.0),
-            capacity: self.capacity,
+            capacity: self.keys_to_hold(geometry.width)?,
         };
         Ok((identity, policy))
     }
@@ -609,30 +591,6 @@ impl Options {
             }
             _ => Ok(()),
         }
-    }
-
-    /// [`Error::Retention`] if an existing filter or store forgets in another way than these options ask for.
-    pub(crate) fn check_forgetting(&self, path: &Path, found: Forgetting) -> Result<()> {
-        let Forgetting { after, epoch, refresh } = found;
-        let fits = self.forget_after.is_none_or(|asked| millis(asked) == after)
-            && self.forget_within.is_none_or(|asked| epoch <= millis(asked))
-            && self.refresh.is_none_or(|asked| asked == refresh);
-        if fits {
-            return Ok(());
-        }
-        let tell = |after: Option<Duration>, within: Option<Duration>, refresh: bool| {
-            let time = |time: Option<Duration>| {
-                time.map_or_else(|| "any time".to_owned(), |time| format!("{time:?}"))
-            };
-            let since = if refresh { "last" } else { "first" };
-            format!("forgets keys {} after they were {since} seen, within {} more", time(after), time(within))
-        };
-        let duration = |millis| Some(Duration::from_millis(millis));
-        Err(Error::Retention {
-            path: path.to_owned(),
-            found: tell(duration(after), duration(epoch), refresh),
-            wanted: tell(self.forget_after, self.forget_within, self.refresh.unwrap_or(refresh)),
-        })
     }
 
     /// The rules for keys that a new filter or store gets.
@@ -661,10 +619,6 @@ impl Options {
             _ => Ok(()),
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn check_rate(option: &'static str, rate: f64) -> Result<()> {

@@ -24,7 +24,7 @@ const SAVED: f64 = 0.25;
 /// Create an empty filter, and say how large it is
 ///
 /// A filter is a set, which stores each key once, for good; with --counting it stores copies of keys, which can be counted
-/// and removed; with --forget-after it stores each key for some time. The kind cannot be changed later.
+/// and removed; with --forget-after it stores each key for some time, with --keep-newest the newest keys. The kind cannot be changed later.
 ///
 /// Prints the size of the file, the slots per bucket and the false-positive rate that they give. It is lower than the
 /// one asked for, as slots come in whole numbers.
@@ -36,6 +36,7 @@ Examples:
   gowk create seen.gowk --capacity 1_000_000 --false-positive-rate 1e-6 --max-file-size 8G
   gowk create sessions.gowk --capacity 1M --counting
   gowk create seen.gowk --capacity 50M --forget-after 30d --forget-within 3d --dry-run
+  gowk create recent.gowk --keep-newest 100M --dry-run
   gowk create today.gowk --like seen.gowk
 
 A bucket has 64 bits. False positives when full, and bytes a key in a filter for 50 million keys:
@@ -46,7 +47,8 @@ pub(super) struct Create {
     file: PathBuf,
 
     /// Distinct keys that the filter takes before it has to double, as in 50_000_000, 50M or 5e7
-    #[arg(long, value_name = "KEYS", value_parser = quantity::count, required_unless_present = "like")]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
+    #[arg(required_unless_present_any = ["like", "keep_newest"], conflicts_with = "keep_newest")]
     capacity: Option<u64>,
 
     /// Make it like this filter, so that the two can be merged: same kind, seed, slots, regions at creation and limits
@@ -138,6 +140,7 @@ impl Create {
             slots_per_bucket,
             false_positive_rate,
             retention,
+            keep_newest,
             ..
         } = *plan;
         if self.json {
@@ -155,6 +158,9 @@ impl Create {
         ))?;
         if let Some(retention) = retention {
             output.line(format_args!("{file}: {retention}"))?;
+        }
+        if let Some(newest) = keep_newest {
+            output.line(format_args!("{file}: {}", quantity::newest(newest)))?;
         }
         let Some(Near { false_positive_rate, bytes_per_key }) = near else { return Ok(()) };
         output.line(format_args!(

@@ -37,6 +37,12 @@ pub(super) struct Shape {
     #[arg(long, requires = "forget_after")]
     refresh: bool,
 
+    /// Keep so many of the newest keys, however fast they come, and forget older ones; the file never grows [default:
+    /// all keys]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
+    #[arg(conflicts_with_all = ["counting", "forget_after", "forget_within", "refresh"])]
+    keep_newest: Option<u64>,
+
     /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
     /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001; where `dedup` creates the filter 1e-5, or 1e-4 if it forgets]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
@@ -115,11 +121,12 @@ fn limit<T: Display>(limit: Option<T>) -> String {
 
 impl Shape {
     /// The names of all these arguments.
-    pub(super) const ARGUMENTS: [&str; 10] = [
+    pub(super) const ARGUMENTS: [&str; 11] = [
         "counting",
         "forget_after",
         "forget_within",
         "refresh",
+        "keep_newest",
         "false_positive_rate",
         "slots_per_bucket",
         "seed",
@@ -180,10 +187,18 @@ impl Shape {
 
     /// Whether a forgetting filter is asked for.
     pub(super) fn forgets(&self) -> bool {
-        self.forget_after.is_some()
+        self.forget_after.is_some() || self.keep_newest.is_some()
     }
 
-    /// With --counting or --forget-after, asks for a filter or store of that kind, whether it exists or is created.
+    /// [`Error::Newest`] if the newest keys are to be kept, which no store does.
+    pub(super) fn check_for_store(&self, store: &Path) -> Result<(), Failure> {
+        match self.keep_newest {
+            Some(_) => Err(Error::Newest { path: store.to_owned(), op: "a store" }.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// With --counting, --forget-after or --keep-newest, asks for a filter or store of that kind, whether it exists or is created.
     pub(super) fn of_kind(&self, options: Options) -> Options {
         let mut options = if self.counting { options.counting() } else { options };
         if let Some(time) = self.forget_after {
@@ -192,7 +207,7 @@ impl Shape {
         if let Some(time) = self.forget_within {
             options = options.forget_within(time);
         }
-        options
+        self.keep_newest.into_iter().fold(options, Options::keep_newest)
     }
 
     pub(super) fn options(&self, capacity: u64) -> Options {
@@ -202,7 +217,9 @@ impl Shape {
     /// Asks for a filter of this shape; `rate` is the false-positive rate if none is given.
     pub(super) fn apply(&self, options: Options, capacity: u64, rate: Option<f64>) -> Options {
         let growth = self.growth.unwrap_or(Growth::Auto).into();
-        let options = self.of_kind(options).capacity(capacity).growth(growth);
+        let capacity = Some(capacity).filter(|_| self.keep_newest.is_none());
+        let options = self.of_kind(options).growth(growth);
+        let options = capacity.into_iter().fold(options, Options::capacity);
         let rate = self.false_positive_rate.or(rate.filter(|_| self.slots_per_bucket.is_none()));
         let options = rate.into_iter().fold(options, Options::false_positive_rate);
         let options = self.slots_per_bucket.into_iter().fold(options, Options::slots_per_bucket);

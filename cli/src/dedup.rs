@@ -21,7 +21,7 @@ use super::window::Window;
 /// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
 /// printed; that happens at the false-positive rate, and --stats says how many such keys are to be expected. So the
 /// rate of a filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting
-/// filter stores every occurrence, and each key is printed once all the same. A forgetting filter (--forget-after)
+/// filter stores every occurrence, and each key is printed once all the same. A forgetting filter (--forget-after, --keep-newest)
 /// prints a key again once it has forgotten it; it does not forget by itself, but by the clock of each run.
 ///
 /// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
@@ -85,7 +85,7 @@ pub(super) struct Dedup {
     insert: InsertArgs,
 
     /// Distinct keys that the filter takes before it has to double [default: 1_000_000]
-    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count, conflicts_with = "keep_newest")]
     #[arg(help_heading = CREATION)]
     capacity: Option<u64>,
 
@@ -119,6 +119,7 @@ impl Dedup {
             Ok(writer)
         };
         let of_store = |options| {
+            shape.check_for_store(file)?;
             shape.note_ignored_by_store(self.capacity, file)?;
             Ok(shape.of_kind(self.threads.apply(options)))
         };

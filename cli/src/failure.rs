@@ -240,6 +240,12 @@ impl fmt::Display for WithRemedy<'_> {
                     _ => "without `--counting`",
                 }
             ),
+            Error::Newest { path, op } => write!(
+                f,
+                "{}: keeps the newest keys, and {op} is not for such filters, as only one sequence of keys has newest \
+                 ones; create a filter that keeps each key for a time, with --forget-after",
+                path.display()
+            ),
             Error::Clock { clock, filter, path } => write!(
                 f,
                 "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say --clock-is-right",

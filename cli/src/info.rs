@@ -202,7 +202,7 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ("path", file.display().to_string()),
         ("format", format!("{}.{}", info.format.0, info.format.1)),
         ("uuid", json::uuid(info.uuid)),
-        ("kind", kind(info.kind).to_owned()),
+        ("kind", kind_of(info).to_owned()),
         ("keys are taken", key_rules(info)),
         ("created for", made_for),
         ("this file since", format!("{}: its creation, or the last doubling or copy", time(times.made))),
@@ -228,6 +228,10 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         let time = info.time.map_or_else(|| "none yet".to_owned(), quantity::time_of);
         facts.insert(4, ("retention", retention.to_string()));
         facts.insert(5, ("filter's time", time));
+        facts.push(("forgotten entries", grouped(info.removed)));
+    }
+    if let Some(newest) = info.keep_newest {
+        facts.insert(4, ("retention", quantity::newest(newest)));
         facts.push(("forgotten entries", grouped(info.removed)));
     }
     if info.shards > 1 {
@@ -263,6 +267,10 @@ pub(super) fn bits_per_key_of_store(info: &StoreInfo, slots_per_bucket: SlotsPer
         Some(_) if (info.entries as f64) < NEARLY_EMPTY * slots => "few keys yet".to_owned(),
         Some(bits) => format!("{bits:.2}"),
     }
+}
+
+const fn kind_of(info: &Info) -> &'static str {
+    if info.keep_newest.is_some() { "forgetting: the newest keys" } else { kind(info.kind) }
 }
 
 /// A kind's name and meaning.

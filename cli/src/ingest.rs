@@ -36,6 +36,7 @@ A job file:
   false_positive_rate = 0.001
   # kind = \"counting\"           # every occurrence is stored; [default: a set]. A filter of another kind is refused
   # forget_after = \"30d\"        # keys are forgotten; forget_within = \"5d\" and refresh = true beside it
+  # keep_newest = 100_000_000   # the newest keys are kept; no capacity beside it
   [input]
   paths = [\"urls/*.gz\"]         # files and patterns, read in the order of their names
   format = \"lines\"              # lines | nul | csv | jsonl

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
 
+use gowk::Newest;
 use gowk::store::Requests;
 use indicatif::{BinaryBytes, HumanCount};
 
@@ -112,6 +113,12 @@ pub(super) fn time(time: SystemTime) -> String {
 pub(super) fn time_of(millis: u64) -> String {
     const LAST: u64 = 253_402_300_799_999;
     time(SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(LAST)))
+}
+
+/// `keeps the newest 100,000,000 to 107,142,870 keys`
+pub(super) fn newest(newest: Newest) -> String {
+    let Newest { at_least, at_most, .. } = newest;
+    format!("keeps the newest {} to {} keys", grouped(at_least), grouped(at_most))
 }
 
 #[cfg(test)]

@@ -262,6 +262,8 @@ class Writer:
         forget_within: at creation: it keeps no key this much longer, as long as its time goes on; half of ``forget_after``
             unless given. The shorter, the more room a key takes.
         refresh: at creation: the time counts from when a key was last seen.
+        keep_newest: at creation: in place of a time and a capacity: the filter keeps so many of the newest keys, and somewhat
+            more, and never grows. An existing filter that keeps other keys is refused.
         capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
         false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
             doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -302,6 +304,7 @@ class Writer:
         forget_after: timedelta | float | None = None,
         forget_within: timedelta | float | None = None,
         refresh: bool = False,
+        keep_newest: int | None = None,
         capacity: int | None = None,
         false_positive_rate: float | None = None,
         slots_per_bucket: int | None = None,

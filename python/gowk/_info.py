@@ -79,6 +79,8 @@ class Info:
     """Whether that time counts from when the key was last seen, and not from when it was first."""
     time: datetime | None
     """The time that a forgetting filter has come to; None before its first key."""
+    keep_newest: tuple[int, int] | None
+    """Of a filter that keeps the newest keys: how many at least, and at most."""
     key_rules: str | None
     """How the tool and jobs change a key before they hash it, such as ``"trim ignore-case=ascii"``; ``""`` if they do not
     change it, and None if this build does not know the rules."""

@@ -90,6 +90,7 @@ pub(crate) fn info<'py>(py: Python<'py>, info: &Info) -> PyResult<Bound<'py, PyA
     fields.set_item("uuid", uuid(py, &info.uuid)?)?;
     fields.set_item("kind", info.kind.name())?;
     forgetting(&fields, info.retention, info.time)?;
+    fields.set_item("keep_newest", info.keep_newest.map(|newest| (newest.at_least, newest.at_most)))?;
     fields.set_item("key_rules", info.key_rules.map(key_rules))?;
     fields.set_item("hash", hash(info.hash))?;
     fields.set_item("seed", info.seed.get())?;

@@ -104,6 +104,7 @@ impl Forgetting {
 pub(crate) struct Creation<'a> {
     pub(crate) counting: bool,
     pub(crate) forgetting: Forgetting,
+    pub(crate) keep_newest: Option<u64>,
     pub(crate) capacity: Option<u64>,
     pub(crate) false_positive_rate: Option<f64>,
     pub(crate) slots_per_bucket: Option<u32>,
@@ -115,7 +116,7 @@ pub(crate) struct Creation<'a> {
 
 impl Creation<'_> {
     pub(crate) fn is_any_given(&self) -> bool {
-        let numbers = [self.capacity, self.seed, self.max_file_size];
+        let numbers = [self.capacity, self.keep_newest, self.seed, self.max_file_size];
         let rates = [self.false_positive_rate, self.max_false_positive_rate];
         self.counting
             || self.forgetting.after.is_some()
@@ -133,6 +134,7 @@ impl Creation<'_> {
         }
         let options = if self.counting { options.counting() } else { options };
         let options = self.forgetting.add_to(options);
+        let options = self.keep_newest.into_iter().fold(options, Options::keep_newest);
         let options = self.capacity.into_iter().fold(options, Options::capacity);
         let options = self.false_positive_rate.into_iter().fold(options, Options::false_positive_rate);
         let options = match self.slots_per_bucket {

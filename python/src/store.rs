@@ -309,6 +309,7 @@ impl Store {
         let creation = Creation {
             counting,
             forgetting: Forgetting::new(forget_after, forget_within, refresh)?,
+            keep_newest: None,
             capacity,
             false_positive_rate,
             slots_per_bucket,

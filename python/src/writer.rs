@@ -44,6 +44,8 @@ use crate::{array_of, failure, info, options, times};
 ///     forget_within: at creation: it keeps no key this much longer, as long as its time goes on; half of ``forget_after``
 ///         unless given. The shorter, the more room a key takes.
 ///     refresh: at creation: the time counts from when a key was last seen.
+///     keep_newest: at creation: in place of a time and a capacity: the filter keeps so many of the newest keys, and somewhat
+///         more, and never grows. An existing filter that keeps other keys is refused.
 ///     capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
 ///     false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
 ///         doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -84,7 +86,7 @@ pub(crate) struct Writer {
 #[pymethods]
 impl Writer {
     #[new]
-    #[pyo3(signature = (path, *, mode="a", counting=false, forget_after=None, forget_within=None, refresh=false, capacity=None, false_positive_rate=None,
+    #[pyo3(signature = (path, *, mode="a", counting=false, forget_after=None, forget_within=None, refresh=false, keep_newest=None, capacity=None, false_positive_rate=None,
         slots_per_bucket=None, seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, wait=0.0,
         verify="first_touch", max_kicks=2000, void_growth=false, like=None, shard=None, clock_is_right=false))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
@@ -96,6 +98,7 @@ impl Writer {
         forget_after: Option<Span>,
         forget_within: Option<Span>,
         refresh: bool,
+        keep_newest: Option<u64>,
         capacity: Option<u64>,
         false_positive_rate: Option<f64>,
         slots_per_bucket: Option<u32>,
@@ -115,6 +118,7 @@ impl Writer {
         let creation = Creation {
             counting,
             forgetting: Forgetting::new(forget_after, forget_within, refresh)?,
+            keep_newest,
             capacity,
             false_positive_rate,
             slots_per_bucket,

@@ -158,6 +158,23 @@ def test_options_that_do_not_fit_are_refused() -> None:
                 wrong()
 
 
+def test_the_newest_keys_are_kept() -> None:
+    with gowk.Writer("f", keep_newest=700, slots_per_bucket=2) as seen:
+        assert seen.insert_many(str(key) for key in range(10_000)).all()
+        assert seen.info().keep_newest == (700, 750)
+        assert all(str(key) in seen for key in range(9_300, 10_000))
+        assert not any(str(key) in seen for key in range(9_250))
+        with pytest.raises(gowk.Invalid, match="keeps the newest keys, and a time of a key"):
+            seen.insert_many_at(["a"], [on(0)])
+    info = gowk.Reader("f").info()
+    assert (info.kind, info.forget_after, info.time, info.generation) == ("forgetting", None, None, 0)
+    for options in ({"capacity": 5}, {"forget_after": 5}, {"counting": True}, {"refresh": True, "forget_after": 5}):
+        with pytest.raises(gowk.Invalid):
+            gowk.Writer("g", keep_newest=700, **options)
+    with pytest.raises(gowk.Invalid, match="keeps the newest 700 to 750 keys"):
+        gowk.Writer("f", keep_newest=701)
+
+
 def test_a_store_forgets_as_a_filter_does(folder: Path) -> None:
     store = gowk.Store.create("s", shards=3, forget_after=KEPT, slots_per_bucket=2)
     assert store.info().time is None

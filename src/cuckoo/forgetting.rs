@@ -24,7 +24,7 @@ const MAX_TIME: u64 = 1 << 53;
 /// The longest epoch, in milliseconds.
 pub(crate) const MAX_EPOCH: u64 = MAX_TIME / 4;
 
-/// How long a forgetting filter keeps a key. Times are in milliseconds.
+/// How long a forgetting filter keeps a key: in milliseconds, or in newer keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Forgetting {
     /// A key is kept at least this long.
@@ -34,6 +34,17 @@ pub(crate) struct Forgetting {
     pub(crate) epoch: u64,
     /// Whether the time counts from when a key was last seen, and not from when it was first seen.
     pub(crate) refresh: bool,
+    /// What the epochs are counted in.
+    pub(crate) clock: EpochClock,
+}
+
+/// What the epochs of a forgetting filter are counted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EpochClock {
+    /// Milliseconds since 1970.
+    Time,
+    /// New keys: the filter keeps the newest.
+    Keys,
 }
 
 impl Forgetting {
@@ -61,6 +72,30 @@ impl Forgetting {
         MAX_TIME / self.epoch
     }
 
+    /// The epoch that a filter of the newest keys has come to after so many.
+    ///
+    /// 50 keys in an epoch: the 101st comes in epoch 3.
+    pub(crate) const fn epoch_of_keys(&self, inserted: u64) -> u64 {
+        FIRST_EPOCH + inserted / self.epoch
+    }
+
+    /// The epochs that each of the newest keys lives: the rest of its own, and as many as `after` keys take.
+    pub(crate) const fn lives(&self) -> u64 {
+        1 + self.after.div_ceil(self.epoch)
+    }
+
+    /// When it forgets a key by time.
+    pub(crate) fn retention(self) -> Option<Retention> {
+        let Self { after: forget_after, epoch: forget_within, refresh, clock } = self;
+        (clock == EpochClock::Time).then_some(Retention { forget_after, forget_within, refresh })
+    }
+
+    /// The newest keys that it keeps.
+    pub(crate) fn newest(self) -> Option<Newest> {
+        let most = self.epoch.saturating_mul(self.lives());
+        (self.clock == EpochClock::Keys).then_some(Newest { at_least: self.after, at_most: most })
+    }
+
     /// The epoch in which a key seen at this time expires.
     ///
     /// 30 days in epochs of 5: a key seen on day 13, in epoch 2, expires in epoch 9, which begins on day 45.
@@ -84,9 +119,24 @@ pub struct Retention {
     pub refresh: bool,
 }
 
-impl From<Forgetting> for Retention {
-    fn from(Forgetting { after, epoch, refresh }: Forgetting) -> Self {
-        Self { forget_after: after, forget_within: epoch, refresh }
+/// The newest keys, which a forgetting filter keeps if it was created with
+/// [`Options::keep_newest`](crate::Options::keep_newest).
+///
+/// `Display` says it in one sentence. With the feature `serde` it is `Serialize`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Newest {
+    /// A key is kept until at least so many newer ones were stored.
+    pub at_least: u64,
+    /// The filter never keeps more keys than that.
+    pub at_most: u64,
+}
+
+impl fmt::Display for Newest {
+    /// `keeps the newest 700 to 750 keys`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "keeps the newest {} to {} keys", self.at_least, self.at_most)
     }
 }
 

@@ -137,6 +137,7 @@ impl Error {
             | Self::Rate { .. }
             | Self::Indivisible { .. }
             | Self::Unlike { .. }
+            | Self::Newest { .. }
             | Self::Retention { .. } => ErrorKind::Invalid,
             Self::NameTaken { .. } | Self::Replaced { .. } => ErrorKind::Replaced,
             Self::Uncommitted { .. } => ErrorKind::Uncommitted,
@@ -178,6 +179,7 @@ impl Error {
             | Self::Full { path, .. }
             | Self::Growth { path, .. }
             | Self::Kind { path, .. }
+            | Self::Newest { path, .. }
             | Self::Retention { path, .. }
             | Self::Clock { path, .. }
             | Self::KeyRules { path, .. }

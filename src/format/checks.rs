@@ -17,7 +17,8 @@ use super::layout::{
 use super::metadata::Metadata;
 use super::superblock::{Growth, Identity, Policy, RawSuperblock, Superblock};
 use crate::cuckoo::{
-    AnyWidth, Counts, FIRST_EPOCH, Forgetting, HashKind, KeyHasher, Kind, MAX_EPOCH, Shard, SlotsPerBucket,
+    AnyWidth, Counts, EpochClock, FIRST_EPOCH, Forgetting, HashKind, KeyHasher, Kind, MAX_EPOCH, Shard,
+    SlotsPerBucket,
 };
 use crate::error::{Error, Expected, Result};
 
@@ -163,6 +164,7 @@ impl<'a> Sealed<'a> {
             ("forget after", !forgets || ours.forget_after == theirs.forget_after, ours.forget_after.get()),
             ("epoch length", !forgets || ours.epoch_length == theirs.epoch_length, ours.epoch_length.get()),
             ("refresh", !forgets || ours.refresh == theirs.refresh, ours.refresh.get().into()),
+            ("clock", !forgets || ours.clock == theirs.clock, ours.clock.get().into()),
             ("g", ours.generation == theirs.generation, ours.generation.get().into()),
             ("n0", ours.base_regions == theirs.base_regions, ours.base_regions.get()),
             ("shards", ours.shards == theirs.shards, ours.shards.get()),
@@ -247,10 +249,12 @@ impl<'a> Sealed<'a> {
             return Ok(None);
         }
         let (after, epoch, refresh) = (raw.forget_after.get(), raw.epoch_length.get(), raw.refresh.get());
-        let forgetting = Forgetting { after, epoch, refresh: refresh == 1 };
+        let clock = if raw.clock.get() == 0 { EpochClock::Time } else { EpochClock::Keys };
+        let forgetting = Forgetting { after, epoch, refresh: refresh == 1, clock };
         for (name, found, (low, high)) in [
             ("expiry bits", width.expiry_bits().into(), (2, 4)),
-            ("refresh", refresh.into(), (0, 1)),
+            ("clock", raw.clock.get().into(), (0, 1)),
+            ("refresh", refresh.into(), (0, u64::from(clock == EpochClock::Time))),
             ("epoch length", epoch, (1, MAX_EPOCH)),
         ] {
             if !(low..=high).contains(&found) {

@@ -11,8 +11,8 @@ use super::layout::{
     SLOT_BYTES, SLOT_CRC_AT, VERSION,
 };
 use super::metadata::Metadata;
-use crate::cuckoo::{Counts, Forgetting, HashKind, KeyHasher, Kind, TAIL_LENGTHS};
-use crate::error::Result;
+use crate::cuckoo::{Counts, EpochClock, Forgetting, HashKind, KeyHasher, Kind, TAIL_LENGTHS};
+use crate::error::{Error, Result};
 
 /// Whether a filter may double itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -34,6 +34,18 @@ pub(crate) struct Identity {
     pub(crate) geometry: Geometry,
     /// In forgetting filters alone.
     pub(crate) forgetting: Option<Forgetting>,
+}
+
+impl Identity {
+    /// [`Error::Newest`] if the filter keeps the newest keys.
+    pub(crate) fn keeps_no_newest(&self, path: &Path, op: &'static str) -> Result<()> {
+        match self.forgetting {
+            Some(Forgetting { clock: EpochClock::Keys, .. }) => {
+                Err(Error::Newest { path: path.to_owned(), op })
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The limits and targets given at creation, kept through doublings.
@@ -152,7 +164,8 @@ pub(super) struct RawSuperblock {
     pub(super) epoch_length: U64,
     pub(super) expiry_bits: U32,
     pub(super) refresh: U32,
-    pub(super) reserved_1: [u8; 8],
+    pub(super) clock: U32,
+    pub(super) reserved_1: [u8; 4],
 }
 const _: () = {
     assert!(size_of::<RawSuperblock>() == 544);
@@ -225,7 +238,9 @@ impl Superblock {
             epoch_length: forgetting.map_or(0, |forgetting| forgetting.epoch).into(),
             expiry_bits: geometry.width.expiry_bits().into(),
             refresh: u32::from(forgetting.is_some_and(|forgetting| forgetting.refresh)).into(),
-            reserved_1: [0; 8],
+            clock: u32::from(forgetting.is_some_and(|forgetting| forgetting.clock == EpochClock::Keys))
+                .into(),
+            reserved_1: [0; 4],
         };
         let mut bytes = Vec::with_capacity(SLOT_BYTES);
         bytes.extend_from_slice(raw.as_bytes());

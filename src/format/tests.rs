@@ -15,9 +15,9 @@ use super::superblock::RawSuperblock;
 use super::*;
 use crate::cuckoo::forgetting::most_epochs;
 use crate::cuckoo::{
-    AnyWidth, BUCKETS_PER_REGION, Bucket, Counts, FIRST_EPOCH, Forgetting, HashKind, KeyHasher, Kind,
-    MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place, RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS, Width,
-    with_any_width, with_width,
+    AnyWidth, BUCKETS_PER_REGION, Bucket, Counts, EpochClock, FIRST_EPOCH, Forgetting, HashKind, KeyHasher,
+    Kind, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place, RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS,
+    Width, with_any_width, with_width,
 };
 use crate::error::{Error, Result};
 use crate::file::LiveCopy;
@@ -233,7 +233,9 @@ fn forgetting_superblock() -> Superblock {
     let mut superblock = superblock();
     superblock.identity.kind = Kind::Forgetting;
     superblock.identity.geometry.width = AnyWidth::Four3;
-    superblock.identity.forgetting = Some(Forgetting { after: 0x5_0000, epoch: 0x1_0001, refresh: true });
+    let clock = EpochClock::Time;
+    superblock.identity.forgetting =
+        Some(Forgetting { after: 0x5_0000, epoch: 0x1_0001, refresh: true, clock });
     let Counts { inserted, removed, .. } = counts();
     superblock.counts =
         Counts { inserted, removed, epoch: 0x4007, swept: 11, ..Counts::new(Kind::Forgetting) };
@@ -325,7 +327,10 @@ fn the_constants_are_those_of_the_table() {
         ("kind forgetting", number(kind_id(Kind::Forgetting).into())),
         ("feature forgetting", number(FORGETTING)),
         ("first epoch", number(FIRST_EPOCH)),
-        ("max time", number(Forgetting { after: 1, epoch: 1, refresh: false }.last_epoch())),
+        (
+            "max time",
+            number(Forgetting { after: 1, epoch: 1, refresh: false, clock: EpochClock::Time }.last_epoch()),
+        ),
         ("growth never", growth(Growth::Never)),
         ("growth auto", growth(Growth::Auto)),
         ("magic", hex(&MAGIC)),
@@ -442,7 +447,7 @@ fn a_superblock_is_encoded_as_the_table_says() {
         "metadata" => b"\x06\0\0\0\x03\0\0\0cursor\x01\x02\x03".to_vec(),
         "crc" => u32s(crc),
         "incompatible" | "read_only_compatible" | "compatible" => Vec::new(),
-        "forget_after" | "epoch_length" | "expiry_bits" | "refresh" => Vec::new(),
+        "forget_after" | "epoch_length" | "expiry_bits" | "refresh" | "clock" => Vec::new(),
         reserved if reserved.starts_with("reserved_") => Vec::new(),
         other => panic!("the table has a new field: {other}"),
     });
@@ -477,6 +482,9 @@ fn the_fields_of_forgetting_are_encoded_as_the_table_says_and_belong_to_that_kin
     for (field, value) in [
         ("expiry_bits", 4),
         ("refresh", 2),
+        ("clock", 2),
+        // The newest keys are not refreshed.
+        ("clock", 1),
         ("forget_after", 6 * 0x1_0001 + 1),
         ("epoch_length", 0x5_0000 / 6),
         ("epoch_length", (1 << 51) + 1),
@@ -489,6 +497,13 @@ fn the_fields_of_forgetting_are_encoded_as_the_table_says_and_belong_to_that_kin
         });
         assert!(wrong.is_err(), "{field} {value}");
     }
+    let mut newest = forgetting.clone();
+    let rule = newest.identity.forgetting.unwrap();
+    newest.identity.forgetting = Some(Forgetting { refresh: false, clock: EpochClock::Keys, ..rule });
+    assert_eq!(check_changed(&newest, |_| {}).unwrap().newest, newest);
+    assert_eq!(newest.encode(path()).unwrap()[at("clock")], [1, 0, 0, 0]);
+    let keys = &newest.encode(path()).unwrap()[at("clock")];
+    assert!(check_changed(&set, |slot| slot[at("clock")].copy_from_slice(keys)).is_err());
     type Change = fn(&mut Counts);
     let changes: [(&str, Change); 5] = [
         ("epoch", |counts| counts.epoch = 0),
@@ -549,7 +564,7 @@ fn the_worked_examples_of_forgetting_come_out() {
     // The example of 4.10.
     const DAY: u64 = 86_400_000;
     let epoch = Forgetting::epoch_for(30 * DAY, AnyWidth::Four3);
-    let forgetting = Forgetting { after: 30 * DAY, epoch, refresh: false };
+    let forgetting = Forgetting { after: 30 * DAY, epoch, refresh: false, clock: EpochClock::Time };
     assert!(says("so an epoch has 5 days") && epoch == 5 * DAY);
     assert!(says("in epoch 2, expires in epoch `ceil(43 / 5)` = 9") && forgetting.epoch_of(13 * DAY) == 2);
     assert_eq!((forgetting.expiry(13 * DAY), 9 % 8, 9 * epoch), (9, 1, 45 * DAY));

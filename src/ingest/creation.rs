@@ -18,7 +18,9 @@ pub(super) struct Creation {
     pub(super) forget_after: Option<Spanned<String>>,
     pub(super) forget_within: Option<Spanned<String>>,
     pub(super) refresh: Option<Spanned<bool>>,
-    capacity: Option<u64>,
+    /// The newest keys to keep; an existing filter must keep as many.
+    pub(super) keep_newest: Option<Spanned<u64>>,
+    pub(super) capacity: Option<Spanned<u64>>,
     false_positive_rate: Option<f64>,
     pub(super) slots_per_bucket: Option<Spanned<u32>>,
     seed: Option<Seed>,
@@ -50,13 +52,16 @@ impl Creation {
         let options = of(&self.forget_after).into_iter().fold(options, Options::forget_after);
         let options = of(&self.forget_within).into_iter().fold(options, Options::forget_within);
         let refresh = self.refresh.as_ref().map(|refresh| *refresh.get_ref());
-        refresh.into_iter().fold(options, Options::refresh)
+        let options = refresh.into_iter().fold(options, Options::refresh);
+        let newest = self.keep_newest.as_ref().map(|keys| *keys.get_ref());
+        newest.into_iter().fold(options, Options::keep_newest)
     }
 
     /// Adds the options for creating the filter to those for opening it.
     pub(super) fn apply(&self, options: Options) -> Options {
         let options = options.growth(self.growth);
-        let options = self.capacity.into_iter().fold(options, Options::capacity);
+        let capacity = self.capacity.as_ref().map(|keys| *keys.get_ref());
+        let options = capacity.into_iter().fold(options, Options::capacity);
         let options = self.false_positive_rate.into_iter().fold(options, Options::false_positive_rate);
         let slots = self.slots_per_bucket.as_ref().and_then(|slots| SlotsPerBucket::new(*slots.get_ref()));
         let options = slots.into_iter().fold(options, Options::slots_per_bucket);

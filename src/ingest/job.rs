@@ -209,6 +209,9 @@ mod tests {
             rejects = "j"
         "#;
         Job::parse(text, "j").unwrap();
+        let newest = "[filter]\npath = 'f'\nkind = 'forgetting'\nkeep_newest = 5\n[input]\npaths = ['a']\n";
+        Job::parse(newest, "j").unwrap();
+        let text = [text, newest].concat();
         let mentioned =
             |key: &&str| text.contains(&format!("{key} = ")) || text.contains(&format!("[{key}]"));
         let known = || known::KNOWN.iter().flat_map(|(_, keys)| keys.split(' '));
@@ -285,6 +288,26 @@ mod tests {
             (
                 "[filter]\npath = 'f'\nrefresh = false\n[input]\npaths = ['a']\n",
                 "line 3: `refresh` must be given beside `forget_after`",
+            ),
+            (
+                "[filter]\npath = 'f'\nkeep_newest = 5\ncapacity = 5\n[input]\npaths = ['a']\n",
+                "line 4: `capacity` must be left out beside `keep_newest`",
+            ),
+            (
+                "[filter]\npath = 'f'\nkeep_newest = 5\nforget_after = '1d'\n[input]\npaths = ['a']\n",
+                "line 4: `forget_after` must be left out beside `keep_newest`",
+            ),
+            (
+                "[filter]\npath = 'f'\nkeep_newest = 5\nforget_within = '1d'\n[input]\npaths = ['a']\n",
+                "line 4: `forget_within` must be left out beside `keep_newest`",
+            ),
+            (
+                "[filter]\npath = 'f'\nkeep_newest = 5\nrefresh = true\n[input]\npaths = ['a']\n",
+                "line 4: `refresh` must be left out beside `keep_newest`",
+            ),
+            (
+                "[filter]\npath = 'f'\nkind = 'counting'\nkeep_newest = 5\n[input]\npaths = ['a']\n",
+                "line 4: `keep_newest` must be given for a filter of the kind",
             ),
             (
                 "[filter]\npath = 'f'\nkind = 'set'\nforget_after = '1d'\n[input]\npaths = ['a']\n",

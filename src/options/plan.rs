@@ -1,7 +1,7 @@
 //! The size and rate of a filter, before it is created.
 
 use super::Options;
-use crate::cuckoo::{Kind, Retention, SlotsPerBucket};
+use crate::cuckoo::{Forgetting, Kind, Newest, Retention, SlotsPerBucket};
 use crate::error::Result;
 
 /// The filter that [`Options`] would create. Nothing is created for it, and no file is looked at.
@@ -33,8 +33,10 @@ pub struct Plan {
     /// The expected false-positive rate at full load, before any doubling. It follows from the slots per bucket, and is
     /// at most the rate that was asked for.
     pub false_positive_rate: f64,
-    /// When the filter forgets keys; `None` if it never does.
+    /// When the filter forgets keys; `None` if it never does, or keeps the newest.
     pub retention: Option<Retention>,
+    /// The newest keys, if the filter keeps these and forgets all others.
+    pub keep_newest: Option<Newest>,
 }
 
 impl Options {
@@ -42,17 +44,19 @@ impl Options {
     /// would.
     pub fn plan(&self) -> Result<Plan> {
         let geometry = self.geometry()?;
-        let file_length = geometry.file_length();
+        let (file_length, capacity) = (geometry.file_length(), self.keys_to_hold(geometry.width)?);
+        let forgetting = self.forgetting(geometry.width)?;
         Ok(Plan {
             kind: self.kind.unwrap_or_default(),
             slots_per_bucket: geometry.slots(),
             regions: geometry.regions(),
             slots: geometry.slots_in_all(),
             file_length,
-            capacity: self.capacity,
-            bytes_per_key: file_length as f64 / self.capacity as f64,
+            capacity,
+            bytes_per_key: file_length as f64 / capacity as f64,
             false_positive_rate: geometry.width.false_positive_rate(),
-            retention: self.forgetting(geometry.width)?.map(Retention::from),
+            retention: forgetting.and_then(Forgetting::retention),
+            keep_newest: forgetting.and_then(Forgetting::newest),
         })
     }
 }

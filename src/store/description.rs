@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
 use super::text::{self, from_hex, hex};
-use crate::cuckoo::{AnyWidth, FIRST_EPOCH, Forgetting, KeyHasher, Seed};
+use crate::cuckoo::{AnyWidth, EpochClock, FIRST_EPOCH, Forgetting, KeyHasher, Seed};
 use crate::{Growth, HashKind, Info, KeyHash, KeyRules, Kind, Options, Retention, SlotsPerBucket};
 
 /// The most shards that a store may have.
@@ -93,6 +93,7 @@ impl Description {
             return Err(crate::Error::Option { option: "number of shards", found, expected }.into());
         }
         let (identity, policy) = options.design(path)?;
+        identity.keeps_no_newest(path, "a store")?;
         let description = Self {
             uuid: identity.uuid,
             shards,
@@ -101,7 +102,7 @@ impl Description {
             hash: identity.hasher.kind,
             seed: Seed::new(identity.hasher.seed),
             slots_per_bucket: identity.geometry.slots(),
-            retention: identity.forgetting.map(Retention::from),
+            retention: identity.forgetting.and_then(Forgetting::retention),
             expiry_bits: identity.geometry.width.expiry_bits(),
             requested_false_positive_rate: (policy.requested_rate != 0.0).then_some(policy.requested_rate),
             capacity: policy.capacity,
@@ -168,6 +169,7 @@ impl Description {
             after,
             epoch,
             refresh,
+            clock: EpochClock::Time,
         })
     }
 
@@ -308,12 +310,12 @@ impl Raw {
                 let width = AnyWidth::forgetting(slots, bits).ok_or_else(|| {
                     field("expiry_bits", bits.to_string(), "those of a filter of these slots")
                 })?;
-                let forgetting = Forgetting { after, epoch, refresh };
+                let forgetting = Forgetting { after, epoch, refresh, clock: EpochClock::Time };
                 if !forgetting.fits(width) {
                     let expected = "from 1 on, and no more than the whole epochs that an entry lives";
                     return Err(field("forget_after", after.to_string(), expected));
                 }
-                Ok((Some(forgetting.into()), bits))
+                Ok((forgetting.retention(), bits))
             }
             _ => Err(field("kind", self.kind.clone(), "`forgetting` with its four fields, or without any")),
         }

@@ -26,7 +26,7 @@ impl Store {
             op: "inserting keys at a time",
         })?;
         let is_empty = version.entries() == 0;
-        Ok(Time { forgetting, expiry_bits: own.expiry_bits, epoch, is_empty })
+        Ok(Time { forgetting, expiry_bits: own.expiry_bits, epoch, inserted: 0, is_empty })
     }
 
     /// Publishes a version at the time of the clock, if the newest one of a forgetting store is of an earlier epoch. Gives

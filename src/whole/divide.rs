@@ -70,6 +70,7 @@ impl Reader {
     #[cfg(feature = "store")]
     pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
         let identity = self.identity()?;
+        identity.keeps_no_newest(self.path(), "a division")?;
         Cut::of(self.path(), identity.geometry, parts).map(drop)
     }
 
@@ -105,6 +106,7 @@ fn divided<P: AsRef<Path>>(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Vec<Writer>> {
     let (path, geometry) = (snapshot.reader().path(), snapshot.identity().geometry);
+    snapshot.identity().keeps_no_newest(path, "a division")?;
     let parts = destinations.len() as u64;
     let cut = Cut::of(path, geometry, parts)?;
     let geometries: Option<Vec<Geometry>> = (0..parts).map(|part| cut.geometry(geometry, part)).collect();

@@ -55,6 +55,7 @@ fn joined(
     destination: &Path,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Writer> {
+    parts.iter().try_for_each(|part| part.identity().keeps_no_newest(part.reader().path(), "a join"))?;
     let (geometry, doublings) = joined_geometry(parts, first)?;
     let metadata = joined_metadata(parts)?;
     let (options, files) = (Options::new(), Files::new(destination)?);

@@ -50,6 +50,7 @@ impl Writer {
     ) -> Result<(UnpublishedFile, Counts)> {
         let (ours, our_counts, _) = self.facts()?;
         let other_rules = theirs.metadata().key_rules() != self.metadata()?.key_rules();
+        ours.keeps_no_newest(self.path(), "a merge")?;
         let difference = difference(theirs.identity(), &ours);
         if let Some(difference) = difference.or(other_rules.then_some(Difference::KeyRules)) {
             let path = theirs.reader().path().to_owned();

@@ -136,16 +136,12 @@ impl Batches for Writer {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
-        let mode = Mode::Insert(self.state()?.transaction.kind(), Told::New);
-        let until = self.until_now()?;
-        self.take_all(keys, mode, until, new)
+        self.insert_in_epochs(keys, Told::New, new)
     }
 
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
-        let mode = Mode::Insert(self.state()?.transaction.kind(), Told::Seen);
-        let until = self.until_now()?;
         let mut inserted = Inserted::all_new(keys.len());
-        let refused = self.take_all(keys, mode, until, |index| inserted.set_seen(index))?;
+        let refused = self.insert_in_epochs(keys, Told::Seen, |index| inserted.set_seen(index))?;
         Ok(inserted.with_refused(refused))
     }
 
@@ -156,6 +152,27 @@ impl Batches for Writer {
 }
 
 impl Writer {
+    /// Inserts all keys; in a filter of the newest keys, no more at a time than new ones may come in its epoch.
+    fn insert_in_epochs<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        told: Told,
+        mut done: impl FnMut(usize),
+    ) -> Result<Vec<(usize, Error)>> {
+        let mode = Mode::Insert(self.state()?.transaction.kind(), told);
+        let (mut begin, mut refused) = (0_usize, Vec::new());
+        loop {
+            let (until, most) = self.until_now()?;
+            let piece = keys.get(begin..keys.len().min(begin.saturating_add(most))).unwrap_or_default();
+            let of_piece = self.take_all(piece, mode, until, |index| done(begin + index))?;
+            refused.extend(of_piece.into_iter().map(|(index, error)| (begin + index, error)));
+            begin += piece.len();
+            if begin == keys.len() {
+                return Ok(refused);
+            }
+        }
+    }
+
     /// Takes all keys, and tells `done` the indices of those that `mode` says, or that were removed.
     fn take_all<K: Key + Sync>(
         &mut self,

@@ -134,7 +134,7 @@ impl Writer {
     /// [`Options::clock_is_right`] allows both. Fails with [`Error::Kind`] on a filter of another kind.
     pub fn insert_at(&mut self, key: impl Key, time: SystemTime) -> Result<Seen> {
         let hash = self.hash(key)?;
-        self.time()?;
+        self.time_of_keys()?;
         if self.is_early(time) {
             return Ok(Seen::Early);
         }
@@ -177,13 +177,15 @@ impl Writer {
         Ok(self.state()?.transaction.counts().removed - before)
     }
 
-    /// As [`expiry_now`](Self::expiry_now), for a batch; `None` unless the filter forgets.
-    pub(super) fn until_now(&mut self) -> Result<Option<Until<'static>>> {
+    /// As [`expiry_now`](Self::expiry_now), for a batch; `None` unless the filter forgets. Also how many new keys may follow
+    /// in the same epoch.
+    pub(super) fn until_now(&mut self) -> Result<(Option<Until<'static>>, usize)> {
         let Some(Forgetting { refresh, .. }) = self.state()?.transaction.work.identity().forgetting else {
-            return Ok(None);
+            return Ok((None, usize::MAX));
         };
-        let expiry = self.expiry_now()?;
-        Ok(Some(Until { now: self.time()?.epoch as u32, refresh, each: &[], expiry }))
+        let (expiry, time) = (self.expiry_now()?, self.time()?);
+        let until = Until { now: time.epoch as u32, refresh, each: &[], expiry };
+        Ok((Some(until), time.left()))
     }
 
     /// Inserts a key that expires in this epoch, which must be a later one than now.
@@ -233,9 +235,9 @@ impl InTime for Writer {
             wanted: Kind::Forgetting,
             op: "inserting keys at a time",
         })?;
-        let (expiry_bits, is_empty) =
-            (identity.geometry.width.expiry_bits(), transaction.counts().entries() == 0);
-        Ok(Time { forgetting, expiry_bits, epoch: transaction.counts.epoch, is_empty })
+        let (expiry_bits, counts) = (identity.geometry.width.expiry_bits(), transaction.counts());
+        let (inserted, is_empty) = (counts.inserted, counts.entries() == 0);
+        Ok(Time { forgetting, expiry_bits, epoch: counts.epoch, inserted, is_empty })
     }
 
     fn go_to(&mut self, epoch: u64) -> Result<()> {

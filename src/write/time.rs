@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::inserted::Inserted;
-use crate::cuckoo::{Forgetting, Key, forgetting};
+use crate::cuckoo::{EpochClock, Forgetting, Key, forgetting};
 use crate::error::Error;
 use crate::options::Options;
 
@@ -47,6 +47,8 @@ pub(crate) struct Time {
     pub(crate) forgetting: Forgetting,
     pub(crate) expiry_bits: u32,
     pub(crate) epoch: u64,
+    /// New keys so far, by which a filter of the newest keys counts its epochs.
+    pub(crate) inserted: u64,
     /// Whether there is nothing that could be forgotten.
     pub(crate) is_empty: bool,
 }
@@ -55,6 +57,17 @@ impl Time {
     /// When its epoch began, in milliseconds since 1970.
     const fn begin(&self) -> u64 {
         self.epoch * self.forgetting.epoch
+    }
+
+    /// How many new keys may come in its epoch yet, at least 1.
+    pub(crate) fn left(&self) -> usize {
+        match self.forgetting.clock {
+            EpochClock::Time => usize::MAX,
+            EpochClock::Keys => {
+                let end = self.epoch.saturating_mul(self.forgetting.epoch);
+                usize::try_from(end.saturating_sub(self.inserted)).unwrap_or(usize::MAX).max(1)
+            }
+        }
     }
 }
 
@@ -84,6 +97,16 @@ pub(crate) trait InTime {
         refuse: impl FnMut(usize, Error),
     ) -> Result<(), Self::Error>;
 
+    /// As [`time`](Self::time); fails with [`Error::Newest`] if the newest keys are kept, whenever they come.
+    fn time_of_keys(&self) -> Result<Time, Self::Error> {
+        let time = self.time()?;
+        if time.forgetting.clock == EpochClock::Keys {
+            let path = self.own_path().to_owned();
+            return Err(Error::Newest { path, op: "a time of a key" }.into());
+        }
+        Ok(time)
+    }
+
     /// The epoch beyond which it does not follow the clock.
     fn last_epoch(&self) -> u64 {
         u64::MAX
@@ -106,9 +129,17 @@ pub(crate) trait InTime {
         self.go_to(epoch)
     }
 
-    /// Comes to the time of the clock; the epoch in which a key seen now expires.
+    /// Comes to the time of the clock, or of the keys so far; the epoch in which a key seen now expires.
     fn expiry_now(&mut self) -> Result<u64, Self::Error> {
-        let (time, clock) = (self.time()?, millis(self.own_options().clock()));
+        let time = self.time()?;
+        if time.forgetting.clock == EpochClock::Keys {
+            let epoch = time.forgetting.epoch_of_keys(time.inserted).max(time.epoch);
+            if epoch > time.epoch {
+                self.go_to(epoch)?;
+            }
+            return Ok(epoch + time.forgetting.lives());
+        }
+        let clock = millis(self.own_options().clock());
         if clock.saturating_add(AHEAD) < time.begin() && !self.own_options().clock_is_right {
             return Err(self.wrong_clock(clock, &time));
         }
@@ -133,7 +164,7 @@ pub(crate) trait InTime {
 
     /// Comes to the epoch of a key that was seen at this time. The epoch in which it expires; `None` if it is late.
     fn expiry_at(&mut self, time: SystemTime) -> Result<Option<u64>, Self::Error> {
-        let (forgetting, time) = (self.time()?.forgetting, millis(time));
+        let (forgetting, time) = (self.time_of_keys()?.forgetting, millis(time));
         self.come_to(forgetting.epoch_of(time))?;
         let (expiry, now) = (forgetting.expiry(time), self.time()?.epoch);
         Ok((expiry > now).then_some(expiry))
@@ -147,7 +178,7 @@ pub(crate) trait InTime {
         times: &[SystemTime],
         mut told: impl FnMut(usize, Seen),
     ) -> Result<Vec<(usize, Error)>, Self::Error> {
-        let forgetting = self.time()?.forgetting;
+        let forgetting = self.time_of_keys()?.forgetting;
         if keys.len() != times.len() {
             let found = format!("{} for {} keys", times.len(), keys.len());
             return Err(Error::Option { option: "times", found, expected: "one for each key" }.into());

@@ -46,6 +46,7 @@ mod kinds;
 mod merged;
 mod models;
 mod multiset;
+mod newest;
 mod numbers;
 mod promises;
 mod replaced;

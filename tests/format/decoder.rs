@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use gowk::{Error, HashKind, Info, Kind, Lookup, Options, Reader, SlotsPerBucket};
+use gowk::{Batches, Error, HashKind, Info, Kind, Lookup, Options, Reader, SlotsPerBucket};
 
 use crate::vectors::{self, ABSENT, accepted, key, rejected, unpack};
 
@@ -271,6 +271,29 @@ fn forgetting_filters_have_the_same_statistics_and_answers() {
         let some: Vec<&str> = all.lines().step_by(17).collect();
         let Some(()) = assert_same_counts(&path, &reader, some.join("\n")) else { return };
     }
+}
+
+/// More keys than are kept.
+#[test]
+fn filters_of_the_newest_keys_have_the_same_statistics_and_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let mut writer =
+        Options::new().keep_newest(20_000).false_positive_rate(2e-3).seed(3).open(&path).unwrap();
+    for part in 0..9 {
+        let keys: Vec<String> = (part * 10_000..(part + 1) * 10_000).map(key).collect();
+        writer.insert_batch(&keys).unwrap().complete().unwrap();
+        writer.commit().unwrap();
+    }
+    writer.close().unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let info = reader.info().unwrap();
+    assert!(info.removed > 60_000 && info.generation == 0, "{info:?}");
+    let Some(output) = decode(&[path.to_str().unwrap()], String::new()) else { return };
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("\"clock\": 1"), "{told}");
+    assert_same_statistics(&told, &info, 0);
+    let Some(()) = assert_same_answers(&path, &reader, lines((0..90_000).chain(ABSENT))) else { return };
 }
 
 #[test]

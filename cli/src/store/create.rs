@@ -18,6 +18,7 @@ use super::super::quantity;
 /// Its shards are sets, or with --counting they count copies of keys, which can be removed, or with --forget-after they
 /// forget keys after a time. A store made out of a filter is of the filter's kind.
 #[derive(Args)]
+#[command(mut_arg("keep_newest", |argument| argument.hide(true)))]
 #[command(after_help = "\
 Examples:
   gowk store create crawl.store --shards 64 --capacity 10_000_000_000
@@ -34,7 +35,8 @@ pub(super) struct Create {
     shards: u64,
 
     /// Distinct keys that the store takes before its shards have to double
-    #[arg(long, value_name = "KEYS", value_parser = quantity::count, required_unless_present = "from")]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
+    #[arg(required_unless_present_any = ["from", "keep_newest"])]
     capacity: Option<u64>,
 
     /// Divide this filter into the shards; the store answers as the filter does. It has the filter's
@@ -53,6 +55,7 @@ pub(super) struct Create {
 
 impl Create {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
+        self.shape.check_for_store(&self.store)?;
         let shards = u32::try_from(self.shards).unwrap_or(u32::MAX);
         if let Some(from) = &self.from {
             let bar = Bar::new("dividing");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::run::Folder;
+use crate::run::{Folder, lines};
 
 #[test]
 fn the_plan_is_what_is_made_and_shown() {
@@ -42,6 +42,71 @@ fn the_plan_is_what_is_made_and_shown() {
     let json: Value = serde_json::from_str(&folder.run(&["info", "f", "--json"], "").done()).unwrap();
     assert_eq!((&json["kind"], &json["retention"]["refresh"]), (&"forgetting".into(), &false.into()));
     folder.run(&["verify", "f"], "").done();
+}
+
+#[test]
+fn the_newest_keys_are_kept() {
+    let folder = Folder::new();
+    let range = "keeps the newest 10,000 to 10,725 keys";
+    let create = ["create", "f", "--keep-newest", "10k", "--seed", "1"];
+    let planned = folder.run(&[&create[..], &["--dry-run"]].concat(), "").done();
+    assert!(planned.contains(range) && planned.contains("3 slots per bucket"), "{planned}");
+    let json = folder.run(&[&create[..], &["--json"]].concat(), "").json();
+    assert_eq!(json["keep_newest"], serde_json::json!({"at_least": 10_000, "at_most": 10_725}));
+    let info = folder.run(&["info", "f"], "").done();
+    assert!(info.contains("forgetting: the newest keys") && info.contains(range), "{info}");
+    // One key in 11,000 is taken for another one.
+    let count = |arguments: &[&str], keys| folder.run(arguments, lines(keys)).done().lines().count();
+    let first = count(&["dedup", "f", "--keep-newest", "10k"], 0..60_000);
+    assert!((59_970..=60_000).contains(&first), "{first}");
+    let again = count(&["dedup", "f"], 50_000..60_000);
+    assert!(again <= 8, "{again}");
+    let old = count(&["dedup", "f"], 0..10_000);
+    assert!((9_980..=10_000).contains(&old), "{old}");
+    let info = folder.info("f");
+    assert_eq!(
+        (&info["generation"], &info["retention"], &info["time"]),
+        (&0.into(), &Value::Null, &Value::Null)
+    );
+    folder.run(&["sweep", "f"], "").done();
+}
+
+#[test]
+fn what_the_newest_keys_cannot_is_refused() {
+    let folder = Folder::new();
+    folder.run(&["create", "f", "--keep-newest", "10k"], "").done();
+    folder.run(&["copy", "f", "f2"], "").done();
+    let cases: [(&[&str], &str); 9] = [
+        (&["dedup", "f", "--keep-newest", "5"], "keeps the newest 10000 to 10725 keys, and not the newest 5"),
+        (&["dedup", "f", "--forget-after", "3d"], "keeps the newest 10000 to 10725 keys"),
+        (
+            &["dedup", "f", "--json-field", "u", "--time-field", "t"],
+            "a time of a key is not for such filters",
+        ),
+        (&["create", "g", "--keep-newest", "5", "--capacity", "5"], "cannot be used with '--capacity"),
+        (&["create", "g", "--keep-newest", "5", "--refresh"], "cannot be used with '--refresh'"),
+        (&["create", "g", "--keep-newest", "0"], "keep newest"),
+        (&["store", "create", "s", "--shards", "2", "--keep-newest", "5"], "a store is not for such filters"),
+        (&["store", "create", "s", "--shards", "2", "--from", "f"], "a division is not for such filters"),
+        (&["merge", "f", "f2"], "a merge is not for such filters"),
+    ];
+    for (arguments, words) in cases {
+        let refused = folder.run(arguments, "{\"u\":\"a\",\"t\":1}\n");
+        assert!(refused.code == Some(2) && refused.err.contains(words), "{arguments:?}: {refused:?}");
+    }
+    assert!(!folder.path("s").exists() && !folder.path("g").exists());
+}
+
+#[test]
+fn a_job_keeps_the_newest_keys() {
+    let folder = Folder::new();
+    let job = "[filter]\npath = 'f'\nkeep_newest = 1000\n[input]\npaths = ['in']\n";
+    std::fs::write(folder.path("job.toml"), job).unwrap();
+    std::fs::write(folder.path("in"), lines(0..5_000)).unwrap();
+    folder.run(&["ingest", "job.toml"], "").done();
+    let info = folder.run(&["info", "f"], "").done();
+    assert!(info.contains("keeps the newest 1,000 to 1,080 keys"), "{info}");
+    folder.assert_holds("f", &lines(4_000..5_000));
 }
 
 /// Times of a second, so that keys are forgotten while the test waits: it takes as long as it takes, at least as long.

@@ -11,8 +11,8 @@ pub(super) const KNOWN: [(&str, &str); 5] = [
     ("", "name filter input commit output"),
     (
         "filter",
-        "path kind forget_after forget_within refresh capacity false_positive_rate slots_per_bucket seed growth \
-         max_file_size max_false_positive_rate",
+        "path kind forget_after forget_within refresh keep_newest capacity false_positive_rate slots_per_bucket seed \
+         growth max_file_size max_false_positive_rate",
     ),
     ("input", "paths format field time header delimiter trim ignore_case skip_empty max_key_length missing"),
     ("commit", "every_keys every_seconds"),

@@ -139,14 +139,28 @@ fn toml_problem(error: &toml::de::Error) -> Misfit {
     (JobProblem::Toml(message), error.span().map(|span| span.start))
 }
 
-/// That the times of a forgetting filter are times, and that they are for one.
+/// That what a forgetting filter keeps is given for one, and in one way.
 fn check_forgetting(filter: &Creation) -> Result<(), Misfit> {
-    let Creation { kind, forget_after, forget_within, refresh, .. } = filter;
+    let Creation { kind, forget_after, forget_within, refresh, keep_newest, capacity, .. } = filter;
     let alone = "given beside `forget_after`";
     for (key, value) in [("forget_after", forget_after), ("forget_within", forget_within)] {
         if let Some(value) = value.as_ref().filter(|value| span(value.get_ref()).is_none()) {
             return Err(wrong(key, value, "a time, as in \"30d\", \"12h\", \"5m\" or \"90s\""));
         }
+    }
+    if let Some(newest) = keep_newest {
+        return match (forget_after, forget_within, refresh, capacity) {
+            (Some(time), ..) => Err(wrong("forget_after", time, "left out beside `keep_newest`")),
+            (_, Some(time), ..) => Err(wrong("forget_within", time, "left out beside `keep_newest`")),
+            (.., Some(refresh), _) => Err(wrong("refresh", refresh, "left out beside `keep_newest`")),
+            (.., Some(keys)) => {
+                Err(wrong("capacity", keys, "left out beside `keep_newest`, from which it follows"))
+            }
+            _ if kind.is_some_and(|kind| kind != Kind::Forgetting) => {
+                Err(wrong("keep_newest", newest, "given for a filter of the kind \"forgetting\" alone"))
+            }
+            _ => Ok(()),
+        };
     }
     match (forget_after, forget_within, refresh) {
         (None, Some(within), _) => Err(wrong("forget_within", within, alone)),
