@@ -36,6 +36,6 @@ pub(crate) use rebuild::Contents;
 pub use repair::Repair;
 pub(crate) use target::Target;
 #[cfg(feature = "store")]
-pub(crate) use time::{InTime, Time, Until};
+pub(crate) use time::{InTime, Time, Until, millis};
 pub use time::{InsertedAt, Seen};
 pub use writer::Writer;

@@ -732,17 +732,29 @@ class Store:
         1 False already
         """
     def __contains__(self, key: _Key, /) -> bool: ...
-    def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
+    def contains_many(self, keys: _Keys, *, at: datetime | float | None = None) -> NDArray[np.bool_]:
         """Looks up many keys: a NumPy array of bool, one a key, in their order. A null is never present. The GIL is
         released.
 
         Args:
             keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+            at: of a forgetting store: judge by this time, if it is later than the version's; see :meth:`update_time`.
 
         Raises:
             TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
             NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
             Damaged: the file of a shard is missing, or is not the one that the version names.
+        """
+    def update_time(self) -> datetime | None:
+        """The time by which an update of this version judges keys that come now: that of the clock; or, of a store that
+        :meth:`before` gave for a token that was committed, the one that its commit had come to. None unless the store forgets.
+
+        Programs that divide a batch among processes ask once, and give the time to ``contains_many`` (``at``) and
+        ``insert_many_at``. With a clock of its own in each process, a key that expires meanwhile would be there for one and
+        gone for another.
+
+        Raises:
+            WrongClock: the clock would make the store forget every key at once, or is behind the store's time.
         """
     def count(self, key: _Key) -> int:
         """How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,

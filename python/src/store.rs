@@ -14,6 +14,7 @@ use arc_swap::ArcSwapOption;
 use gowk::Lookup;
 use gowk::store::Vacuum;
 use pyo3::exceptions::PyIndexError;
+use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -22,6 +23,7 @@ use crate::key::with_key;
 use crate::options::{Creation, Forgetting, Span};
 use crate::progress::{with_progress, with_progress_of_threads};
 use crate::reader::Reader;
+use crate::times::time_of;
 use crate::{array_of, failure, info, options};
 use changes::Marked;
 pub(crate) use distinct::Distinct;
@@ -190,14 +192,38 @@ impl Store {
     ///
     /// Args:
     ///     keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+    ///     at: of a forgetting store: judge by this time, if it is later than the version's; see :meth:`update_time`.
     ///
     /// Raises:
     ///     TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
     ///     NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
     ///     Damaged: the file of a shard is missing, or is not the one that the version names.
-    fn contains_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let opened = self.opened(keys.py())?;
-        Ok(array_of(keys.py(), lookups::contains(&opened.reader, keys, self.asked.threads)?))
+    #[pyo3(signature = (keys, *, at=None))]
+    fn contains_many<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        at: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let reader = &self.opened(keys.py())?.reader;
+        let later = at.map(|time| Ok::<_, PyErr>(reader.at_time(time_of(&time)?))).transpose()?;
+        let reader = later.as_ref().unwrap_or(reader);
+        Ok(array_of(keys.py(), lookups::contains(reader, keys, self.asked.threads)?))
+    }
+
+    /// The time by which an update of this version judges keys that come now: that of the clock; or, of a store that
+    /// :meth:`before` gave for a token that was committed, the one that its commit had come to. None unless the store forgets.
+    ///
+    /// Programs that divide a batch among processes ask once, and give the time to ``contains_many`` (``at``) and
+    /// ``insert_many_at``. With a clock of its own in each process, a key that expires meanwhile would be there for one and
+    /// gone for another.
+    ///
+    /// Raises:
+    ///     WrongClock: the clock would make the store forget every key at once, or is behind the store's time.
+    fn update_time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let opened = self.opened(py)?;
+        let reader = &opened.reader;
+        let time = failure::done(py, py.detach(|| reader.store().update_time(reader.version())))?;
+        time.into_bound_py_any(py)
     }
 
     /// How many copies of the key are stored; in a set, at most 1. Copies of other keys that match it are counted too,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use gowk::{KeyHash, Seen, store};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::feed::Stopped;
 use crate::owned::Owned;
@@ -55,6 +55,12 @@ fn times_of(times: &Bound<'_, PyAny>) -> PyResult<Vec<SystemTime>> {
     // A time before 1970 counts as 1970.
     let time = |bytes: &[u8; 8]| UNIX_EPOCH + Duration::from_millis(i64::from_le_bytes(*bytes).max(0) as u64);
     Ok(all.iter().map(time).collect())
+}
+
+/// One time that a caller gives.
+pub(crate) fn time_of(time: &Bound<'_, PyAny>) -> PyResult<SystemTime> {
+    let times = times_of(PyList::new(time.py(), [time])?.as_any())?;
+    Ok(times.first().copied().unwrap_or(UNIX_EPOCH))
 }
 
 /// Inserts keys that were seen at these times; an object of `gowk.InsertedAt`.

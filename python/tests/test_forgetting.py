@@ -195,6 +195,14 @@ def test_a_store_forgets_as_a_filter_does(folder: Path) -> None:
     assert update.committed is not None and update.committed.outcome == "already"
     with pytest.raises(gowk.WrongClock):
         store.insert_many(["c"])
+    # By the clock, which is far ahead of that time.
+    with pytest.raises(gowk.WrongClock):
+        store.update_time()
+    assert store.before("app", 1).update_time() == datetime.fromtimestamp(on(30), timezone.utc)
+    assert store.contains_many(["a"], at=on(58)).tolist() == [True]
+    assert store.contains_many(["a"], at=on(60)).tolist() == [False]
+    assert store.contains_many(["a"], at=datetime.fromtimestamp(on(0), timezone.utc)).tolist() == [True]
+    assert gowk.Store.create("set", shards=2).update_time() is None
     filter = gowk.Writer("f", forget_after=KEPT)
     filter.insert_many_at(["k"], [on(3)])
     filter.commit()

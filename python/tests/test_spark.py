@@ -566,6 +566,44 @@ def test_a_set_refuses_removal_and_is_not_written_for_keys_it_has(spark: SparkSe
 
 
 @needs_spark
+@pytest.mark.parametrize("refresh", [False, True])
+def test_a_store_forgets_by_the_time_of_each_batch(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, refresh: bool
+) -> None:
+    """Batches of past days, so that executors whose clocks are right take them; an exact model with epochs of two days."""
+    day, epoch, kept = 86_400_000, 2 * 86_400_000, 28 * 86_400_000
+    start = (int(time.time()) * 1000 // epoch - 60) * epoch + 12_345
+    store = create(folder, slots_per_bucket=2, forget_after=28 * 86_400, refresh=refresh)
+    # The driver's clock; a batch that was committed has its own.
+    real, days = _tasks.time_of_update, 0
+
+    def time_of_update(before: gowk.Store) -> int | None:
+        try:
+            told = real(before)
+        except gowk.WrongClock:
+            told = None
+        return start + days * day if told is None or told > start + 61 * day else told
+
+    monkeypatch.setattr(_tasks, "time_of_update", time_of_update)
+    expiries: dict[str, int] = {}
+    for batch, days in enumerate([0, 1, 13, 27, 29, 30, 31, 45, 58, 59, 60]):
+        # A third comes each time, a third every other time, and the last third once.
+        values = [f"{number}" if number % 3 == 0 or number % 3 == batch % 2 + 1 else f"{batch} {number}" for number in range(300)]
+        now = start + days * day
+        expected = sorted(value for value in values if expiries.get(value, 0) <= now // epoch)
+        for value in expected if not refresh else values:
+            expiries[value] = -(-(now + kept) // epoch)
+        df = frame(spark, values)
+        new = store.unseen(df, "value", application="night", batch=batch)
+        assert keys(new.collect()) == expected, f"day {days}"
+        assert store.insert(df, "value", application="night", batch=batch).outcome == "new"
+        if batch % 4 == 3:
+            days += 20
+            again = gowk.spark.Store(store.path).unseen(df, "value", application="night", batch=batch)
+            assert keys(again.collect()) == expected, f"day {days}, again"
+
+
+@needs_spark
 def test_few_keys_go_into_one_run_and_many_rewrite_their_shard(spark: SparkSession, folder: Path) -> None:
     store = create(folder, 4)
     every = [f"key {number}" for number in range(60_000)]

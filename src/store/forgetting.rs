@@ -3,7 +3,7 @@
 //! Invariant: an update judges by one epoch, which is not before that of its base, and its commit brings the store to it.
 
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Store;
 use super::error::{Error, Result};
@@ -12,7 +12,7 @@ use super::reader::StoreReader;
 use super::update::Update;
 use super::version::Version;
 use crate::cuckoo::forgetting;
-use crate::write::{InTime, InsertedAt, Seen, Time, Until};
+use crate::write::{InTime, InsertedAt, Seen, Time, Until, millis};
 use crate::{Error as FilterError, Key, KeyHash, Kind, Options};
 
 impl Store {
@@ -36,7 +36,7 @@ impl Store {
         if self.description.retention.is_none() {
             return Ok((newest, false));
         }
-        let mut update = self.update_of(newest.clone());
+        let mut update = self.update_over(self.read_strictly(newest.clone()));
         update.expiry_now()?;
         let (epoch, number) = (update.base.now, newest.number);
         let published = self.publish_upkeep(number, "time", |newest| {
@@ -46,7 +46,34 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The time by which an update of this version judges keys that come now: that of the clock, and not before the
+    /// version's own. For a version [before](Self::before) a token that was committed, the time that its commit had come to.
+    /// `None` unless the store forgets. Fails with [`Error::Clock`](FilterError::Clock) as an insert does.
+    ///
+    /// Programs that divide a batch among processes ask once, look keys up [at that time](StoreReader::at_time), and insert
+    /// them [with it](Update::insert_batch_at). If each process took its own clock, or the version's time, a key that
+    /// expires meanwhile would be there for one and gone for another.
+    pub fn update_time(&self, version: &Version) -> Result<Option<SystemTime>> {
+        let Some(forgetting) = self.description.forgetting() else { return Ok(None) };
+        let begin = |epoch: u64| UNIX_EPOCH + Duration::from_millis(epoch.saturating_mul(forgetting.epoch));
+        if let Some(epoch) = version.until {
+            return Ok(Some(begin(epoch)));
+        }
+        let mut update = self.update_over(self.read_strictly(version.clone()));
+        update.expiry_now()?;
+        Ok(Some(begin(update.base.now).max(self.options.clock())))
+    }
+}
+
 impl StoreReader {
+    /// A reader of the same version that judges by this time, if it is later than the version's: keys that have expired by
+    /// then are absent. The same reader unless the store forgets.
+    pub fn at_time(&self, time: SystemTime) -> Self {
+        let forgetting = self.store.description.forgetting();
+        forgetting.map_or_else(|| self.clone(), |forgetting| self.at(forgetting.epoch_of(millis(time))))
+    }
+
     /// Whether all that a shard's file holds has expired, or, with `any`, perhaps a part of it.
     pub(super) fn has_expired(&self, shard: u32, any: bool) -> bool {
         let own = &self.store.description;

@@ -77,9 +77,12 @@ impl Store {
     /// Begins an update of a version, such as the one that the keys were compared with. Commits since then may be in
     /// conflict with it.
     pub fn update_of(&self, base: Version) -> Update {
+        self.update_over(self.read_for_update(base))
+    }
+
+    pub(super) fn update_over(&self, base: StoreReader) -> Update {
         let shards = (0..self.description.shards).map(|_| Held::new(self.description.kind)).collect();
-        let (store, base) = (self.clone(), self.read_for_update(base));
-        Update { store, base, scratch: None, rewrites: false, shards }
+        Update { store: self.clone(), base, scratch: None, rewrites: false, shards }
     }
 }
 

@@ -438,3 +438,48 @@ fn a_forgetting_filter_becomes_a_store_and_comes_back_with_its_time() {
         assert!(matches!(opened, Err(Error::Filter(FilterError::Retention { .. }))), "{opened:?}");
     }
 }
+
+#[test]
+fn a_batch_that_is_divided_is_judged_by_one_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Arc::new(AtomicU64::new(FIRST));
+    // Not `clock_is_right`.
+    let options = options(false).clock_is_right(false).with_clock(by(&day));
+    let store = store(&dir, 2, &options);
+    let time = |store: &Store| store.update_time(&store.newest().unwrap());
+    assert_eq!(time(&store).unwrap(), Some(on(FIRST)));
+    let mut update = store.update().unwrap();
+    let _ = update.insert_batch(&keys(0..10)).unwrap();
+    update.commit("insert", Some(Token::new("app", 1))).unwrap();
+    // The version has not come to the epoch in which its keys expire, but the clock has.
+    day.store(FIRST + 30, Ordering::Relaxed);
+    let now = time(&store).unwrap().unwrap();
+    assert_eq!(now, on(FIRST + 30));
+    let reader = store.read().unwrap();
+    assert!(reader.contains_batch(&keys(0..10)).unwrap().iter().all(|found| *found));
+    let later = reader.at_time(now);
+    assert!(!later.contains_batch(&keys(0..10)).unwrap().iter().any(|found| *found));
+    assert!(reader.at_time(on(FIRST - 10)).contains(keys(3..4)[0]).unwrap(), "the time never goes back");
+    let mut update = store.update().unwrap();
+    assert_eq!(update.insert_batch_at(&keys(0..10), &[now; 10]).unwrap().inserted.new_keys(), 10);
+    update.commit("insert", Some(Token::new("app", 2))).unwrap();
+    // A retry is judged by the time of the first attempt, whatever the clock says.
+    for wrong in [FIRST + 34, FIRST + 1000, FIRST - 100] {
+        day.store(wrong, Ordering::Relaxed);
+        let before = store.before("app", 2).unwrap();
+        let then = store.update_time(&before).unwrap().unwrap();
+        let (epoch, second) =
+            (EPOCH * DAY, |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap().as_secs());
+        assert_eq!(second(then), second(now) / epoch * epoch);
+        assert!(!store.read_version(before).at_time(then).contains(keys(3..4)[0]).unwrap());
+    }
+    // Clocks that leap or go back.
+    for wrong in [FIRST + 1000, FIRST - 1] {
+        day.store(wrong, Ordering::Relaxed);
+        let error = time(&store).unwrap_err();
+        assert!(matches!(error, Error::Filter(FilterError::Clock { .. })), "{error}");
+    }
+    let set = Store::create(dir.path().join("set"), 2, &Options::new()).unwrap();
+    assert_eq!(time(&set).unwrap(), None);
+    assert!(!set.read().unwrap().at_time(now).contains("a").unwrap());
+}

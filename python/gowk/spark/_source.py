@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from .. import Sealed, Update, WrongKind
+from .. import Sealed, Update, WrongClock, WrongKind
 from .. import Store as Files
 from .._disk import log
-from ._tasks import Array, Plan, Shard
+from ._tasks import Array, Plan, Shard, time_of_update
 
 LOCAL_BYTES = 100 << 30
 """Bytes of copies of shards that an executor's local disk keeps unless ``local_bytes`` is given: 100 GiB."""
@@ -46,9 +47,10 @@ class Writer(DataSourceArrowWriter):
         with ExitStack() as stack:
             shard = Shard(self.plan)
             update: Update | None = None
-            # A counting store takes every copy. A set takes only keys that it does not find; without any, nothing is
-            # written.
-            every = self.change == "insert" and shard.store.info().kind == "counting"
+            # A counting store takes every copy, and one that refreshes every time of a key. Others take only keys that they
+            # do not find; without any, nothing is written.
+            info = shard.store.info()
+            every = self.change == "insert" and (info.kind == "counting" or info.refresh)
             count = 0
             for batch in iterator:
                 keys = batch.column(self.column).drop_null()
@@ -71,10 +73,15 @@ class Writer(DataSourceArrowWriter):
         return Written(sealed, count, shard.fetched)
 
     def _apply(self, update: Update, keys: Array) -> None:
-        if self.change == "insert":
+        if self.change == "remove":
+            update.remove_many(keys)
+        elif self.plan.time is None:
             update.update(keys)
         else:
-            update.remove_many(keys)
+            told = update.insert_many_at(keys, np.full(len(keys), self.plan.time))
+            if told.early.size or told.late.size:
+                behind = "behind" if told.early.size else "long ahead of"
+                raise WrongClock(f"store {self.plan.path}: the clock of this executor is {behind} the driver's; correct it")
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         pieces = [piece for message in messages if isinstance(message, Written) for piece in message.sealed]
@@ -104,6 +111,7 @@ class Source(DataSource):
     ``batch``      the number of the token, by which the batch is committed once
     ``state``      what the application wants to find again with its last token
     ``base``       the version that the update is made on; unless given, the one before the token
+    ``time``       of a forgetting store: when the keys were seen, in milliseconds since 1970; unless given, now
     ``local``      a folder of each executor's local disk; unless given, that of Spark's own temporary files
     ``local_bytes`` bytes of copies of shards that are kept there
     ``fetch``      ``false``: read the shard where the store has it
@@ -117,7 +125,7 @@ class Source(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         options: Mapping[str, str] = self.options
-        known = ["path", "column", "change", "application", "batch", "state", "base", "local", "local_bytes", "fetch", "rewriting"]
+        known = ["path", "column", "change", "application", "batch", "state", "base", "time", "local", "local_bytes", "fetch", "rewriting"]
         unknown = [name for name in options if name.lower() not in known]
         if unknown:
             raise ValueError(f"the data source gowk has no option {unknown[0]!r}; it has {', '.join(known)}")
@@ -147,6 +155,7 @@ class Source(DataSource):
             # Of a store in a bucket, the library itself keeps copies.
             fetch=options.get("fetch", "true").lower() != "false" and isinstance(store.path, Path),
             batch=change if token is None else f"{change} of batch {batch} of {application!r}",
+            time=int(options["time"]) if "time" in options else time_of_update(based),
         )
         rewriting = options.get("rewriting", "false").lower() == "true"
         return Writer(plan, cast(Change, change), token, _column_of(schema, options.get("column"), path), rewriting)

@@ -34,6 +34,9 @@ class Store:
     The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. It lies in a bucket, or its folder is on a
     file system that the driver and all executors reach by the same path. gowk is installed on all of them.
 
+    A forgetting store judges a batch by one time, that of the driver when ``unseen`` was called: a key that expires while the
+    batch runs is not new to one call and known to the next.
+
     Rows whose key is null have no key: ``unseen`` drops them, ``insert`` and ``remove`` skip them, and ``mark`` has False.
 
     Args:
@@ -58,9 +61,9 @@ class Store:
         self._local = None if local is None else os.path.abspath(os.fspath(local))
         # Of a store in a bucket, the library itself keeps copies.
         self._local_bytes, self._fetch = local_bytes, fetch and isinstance(store.path, Path)
-        # The version that `unseen` has read for a batch. It stays after a conflict: with an insert on a newer version,
-        # keys could be new to two applications.
-        self._bases: dict[tuple[str, int], int] = {}
+        # The version that `unseen` has read for a batch, and the time by which it has judged. They stay after a conflict:
+        # with an insert on a newer version, keys could be new to two applications.
+        self._bases: dict[tuple[str, int], tuple[int, int | None]] = {}
 
     def __repr__(self) -> str:
         return f"gowk.spark.Store({self.path!r})"
@@ -93,8 +96,9 @@ class Store:
             TypeError: the keys are neither strings nor binary values.
             gowk.NotFound: the batch is repeated after a later one, and the version before it was vacuumed.
         """
-        plan = self._plan(self._before(application, batch), f"unseen of batch {batch} of {application!r}")
-        self._bases[application, batch] = plan.version
+        version, time = self._before(application, batch)
+        plan = self._plan(version, f"unseen of batch {batch} of {application!r}", time)
+        self._bases[application, batch] = version, time
 
         def is_new(rows: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
             return _tasks.unseen(plan, rows)
@@ -266,12 +270,14 @@ class Store:
         rows = df.where(key.isNotNull()).withColumn(name, of_key(key))
         return rows.repartitionById(Files(self.path).shards, name).drop(name)
 
-    def _before(self, application: str, batch: int) -> int:
+    def _before(self, application: str, batch: int) -> tuple[int, int | None]:
+        """The version before the batch, and the time by which the batch is judged there."""
         with _noted(self.path, application, batch):
-            return Files(self.path).before(application, batch).version
+            before = Files(self.path).before(application, batch)
+            return before.version, _tasks.time_of_update(before)
 
-    def _plan(self, version: int, batch: str) -> Plan:
-        return Plan(self.path, version, self._local, self._local_bytes, self._fetch, batch)
+    def _plan(self, version: int, batch: str, time: int | None = None) -> Plan:
+        return Plan(self.path, version, self._local, self._local_bytes, self._fetch, batch, time)
 
     def _folding(self, plan: Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The function of the tasks of :meth:`compact`."""
@@ -310,7 +316,7 @@ class Store:
         if before is not None:
             self._bases.pop((application, batch), None)
             return before
-        base = self._bases.get((application, batch))
+        base, time = self._bases.get((application, batch)) or self._before(application, batch)
         key = _key(df, column, self.path)
         session = df.sparkSession
         if session not in _registered:
@@ -321,10 +327,12 @@ class Store:
             "application": application,
             "batch": batch,
             "state": state,
-            "base": self._before(application, batch) if base is None else base,
+            "base": base,
             "local_bytes": self._local_bytes,
             "fetch": str(self._fetch).lower(),
         }
+        if time is not None:
+            options["time"] = time
         if self._local is not None:
             options["local"] = self._local
         keys = df.select(key.alias("key"))

@@ -40,6 +40,8 @@ class Plan:
     fetch: bool
     batch: str
     """A text for messages that says what the tasks do."""
+    time: int | None = None
+    """Of a forgetting store: the time by which all tasks of the batch judge, in milliseconds since 1970."""
 
     def disk(self) -> Disk:
         # Spark tells its Python processes the executor's folders for temporary files, and empties them at the end.
@@ -70,6 +72,12 @@ class Plan:
             raise
 
 
+def time_of_update(store: Files) -> int | None:
+    """The time by which an update of the store's version judges keys, in milliseconds since 1970; None if it does not forget."""
+    time = store.update_time()
+    return None if time is None else round(time.timestamp() * 1000)
+
+
 class Shard:
     """The one shard that the keys of a task belong to, in the version that the task works on."""
 
@@ -82,7 +90,7 @@ class Shard:
     def found(self, keys: Array) -> NDArray[np.bool_]:
         """Which keys the version has; none of them may be null."""
         self._check(keys)
-        found = self.store.contains_many(keys)
+        found = self.store.contains_many(keys, at=self.plan.time)
         self.plan.tidy(self.store)
         return found
 
