@@ -281,7 +281,10 @@ impl Options {
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// let options = gowk::Options::new().keep_newest(1000);
+    /// use gowk::Batches;
+    ///
+    /// // At a rate at which none of a million keys is taken for another one.
+    /// let options = gowk::Options::new().keep_newest(1000).false_positive_rate(1e-7);
     /// let mut seen = options.open(dir.path().join("seen.gowk"))?;
     /// let told = options.plan()?.keep_newest.map(|newest| newest.to_string());
     /// assert_eq!(told.as_deref(), Some("keeps the newest 1000 to 1080 keys"));

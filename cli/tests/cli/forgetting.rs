@@ -100,7 +100,8 @@ fn what_the_newest_keys_cannot_is_refused() {
 #[test]
 fn a_job_keeps_the_newest_keys() {
     let folder = Folder::new();
-    let job = "[filter]\npath = 'f'\nkeep_newest = 1000\n[input]\npaths = ['in']\n";
+    let job =
+        "[filter]\npath = 'f'\nkeep_newest = 1000\nfalse_positive_rate = 1e-7\n[input]\npaths = ['in']\n";
     std::fs::write(folder.path("job.toml"), job).unwrap();
     std::fs::write(folder.path("in"), lines(0..5_000)).unwrap();
     folder.run(&["ingest", "job.toml"], "").done();
