@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use arc_swap::ArcSwapOption;
 use gowk::Lookup;
 use gowk::store::Vacuum;
-use pyo3::exceptions::PyIndexError;
 use pyo3::IntoPyObjectExt;
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
