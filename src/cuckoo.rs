@@ -32,8 +32,8 @@ mod widths;
 
 pub(crate) use bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
 pub(crate) use counts::{Counts, Delta, FIRST_EPOCH, TAIL_LENGTHS};
-pub(crate) use forgetting::{EpochClock, Forgetting, Kept, MAX_EPOCH};
-pub use forgetting::{Newest, Retention};
+pub(crate) use forgetting::{EpochClock, Expiries, Forgetting, Kept, MAX_EPOCH};
+pub use forgetting::{Expiry, Newest, Retention};
 #[cfg(test)]
 pub(crate) use hash::CANARY_KEY;
 pub use hash::{HashKind, KeyHash, Seed};

@@ -131,7 +131,9 @@ mod system;
 mod whole;
 mod write;
 
-pub use cuckoo::{Case, HashKind, Key, KeyHash, KeyRules, Kind, Newest, Retention, Seed, SlotsPerBucket};
+pub use cuckoo::{
+    Case, Expiry, HashKind, Key, KeyHash, KeyRules, Kind, Newest, Retention, Seed, SlotsPerBucket,
+};
 pub use error::{
     Difference, Error, ErrorKind, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed,
 };

@@ -159,6 +159,17 @@ class DamagedPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """How many entries of a forgetting filter or store expire at one time."""
+
+    at: int
+    """When: in milliseconds since 1970. In a filter of the newest keys, how many keys it will have stored by then, as
+    :attr:`Info.inserted` counts them."""
+    entries: int
+    """The entries that expire then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The findings of :meth:`gowk.Reader.verify`."""
 
@@ -176,6 +187,10 @@ class Report:
     """Whether the counters differ from the entries found, although every page is intact."""
     live_differs: bool
     """Whether the live area names another commit than the superblock, which shows that a write was lost."""
+    expiries: tuple[Expiry, ...]
+    """When the entries of a forgetting filter expire, and how many, by time, without those in damaged pages. The first have
+    expired if that time has come, but no sweep has emptied them yet. Empty for other kinds, and beside a writer that came
+    to another epoch meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use gowk::{
-    Case, DamagedPage, Forecast, Growth, HashKind, Info, KeyRules, Limits, Metadata, Repair, Report,
+    Case, DamagedPage, Expiry, Forecast, Growth, HashKind, Info, KeyRules, Limits, Metadata, Repair, Report,
     Retention,
 };
 use pyo3::prelude::*;
@@ -151,6 +151,13 @@ fn pages<'py>(py: Python<'py>, pages: &[DamagedPage]) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, pages?)
 }
 
+fn expiry<'py>(py: Python<'py>, expiry: &Expiry) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("at", expiry.at)?;
+    fields.set_item("entries", expiry.entries)?;
+    made(py, "Expiry", &fields)
+}
+
 pub(crate) fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("is_clean", report.is_clean())?;
@@ -160,6 +167,8 @@ pub(crate) fn report<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'p
     fields.set_item("superblock_damaged", report.superblock_damaged)?;
     fields.set_item("counts_differ", report.counts_differ)?;
     fields.set_item("live_differs", report.live_differs)?;
+    let expiries: PyResult<Vec<_>> = report.expiries.iter().map(|of| expiry(py, of)).collect();
+    fields.set_item("expiries", PyTuple::new(py, expiries?)?)?;
     made(py, "Report", &fields)
 }
 

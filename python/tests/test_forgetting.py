@@ -39,6 +39,10 @@ def test_a_key_is_new_again_once_it_is_forgotten() -> None:
     assert info.time == datetime.fromtimestamp(on(30), timezone.utc)
     reader = gowk.Reader("f")
     assert ("a" in reader, "b" in reader, "c" in reader) == (True, False, False)
+    # On day 31 the epoch of day 30 has come, and b's has just ended.
+    told = [(expiry.at / 1000, expiry.entries) for expiry in reader.verify().expiries]
+    assert told[-1] == (on(60), 1) and sum(entries for _, entries in told) == reader.info().entries
+    assert all(at <= on(30) for at, _ in told[:-1])
     assert gowk.Reader("f").info().forget_after == KEPT
 
 

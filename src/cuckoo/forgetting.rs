@@ -68,6 +68,14 @@ impl Forgetting {
         (time / self.epoch).clamp(FIRST_EPOCH, self.last_epoch())
     }
 
+    /// When an epoch begins: in milliseconds since 1970, or in keys stored by then.
+    pub(crate) const fn begin(&self, epoch: u64) -> u64 {
+        match self.clock {
+            EpochClock::Time => epoch.saturating_mul(self.epoch),
+            EpochClock::Keys => epoch.saturating_sub(FIRST_EPOCH).saturating_mul(self.epoch),
+        }
+    }
+
     pub(crate) const fn last_epoch(&self) -> u64 {
         MAX_TIME / self.epoch
     }
@@ -156,6 +164,47 @@ impl fmt::Display for Retention {
         let (from, to) = (tenths(of(self.forget_after) / unit), tenths(of(most).div_ceil(unit)));
         let since = if self.refresh { "last" } else { "first" };
         write!(f, "forgets keys {from} to {to} {name} after they were {since} seen")
+    }
+}
+
+/// How many entries of a forgetting filter or store expire at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Expiry {
+    /// When: in milliseconds since 1970. In a filter of the newest keys, how many keys it will have stored by then, as
+    /// [`Info::inserted`](crate::Info::inserted) counts them.
+    pub at: u64,
+    /// The entries that expire then.
+    pub entries: u64,
+}
+
+/// Entries by the epochs that they have left; element 0 counts those that have expired.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Expiries([u64; 1 << MOST_EXPIRY_BITS]);
+
+/// The most expiry bits of any width.
+const MOST_EXPIRY_BITS: u32 = 4;
+
+impl Expiries {
+    /// Counts the entries of buckets of a filter that has come to the epoch `now`.
+    pub(crate) fn tally<W: Width>(&mut self, words: &[u64], now: u64) {
+        for bucket in words.iter().map(|word| Bucket::<W>::new(*word)) {
+            let slots = (0..W::SLOTS).map(|lane| bucket.slot(lane));
+            for slot in slots.filter(|slot| slot.tail_length().is_some()) {
+                self.count(slot.epochs_left(now as u32).into());
+            }
+        }
+    }
+
+    pub(crate) fn count(&mut self, epochs_left: u64) {
+        self.0.get_mut(epochs_left as usize).into_iter().for_each(|entries| *entries += 1);
+    }
+
+    /// By time, ascending.
+    pub(crate) fn by_time(&self, forgetting: &Forgetting, now: u64) -> Vec<Expiry> {
+        let counted = (now..).zip(self.0).filter(|(_, entries)| *entries > 0);
+        counted.map(|(epoch, entries)| Expiry { at: forgetting.begin(epoch), entries }).collect()
     }
 }
 

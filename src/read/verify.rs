@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use super::view::{Source, View};
-use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId, with_any_width};
+use crate::cuckoo::{BUCKETS_PER_REGION, Counts, Expiries, Expiry, RegionId, with_any_width};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, LiveRead, Medium, OfPages, Region, read_superblocks};
 use crate::format::{
@@ -31,6 +31,11 @@ pub struct Report {
     /// The slots in use in each region, without those in damaged pages.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub used_slots: Vec<u32>,
+    /// When the entries of a forgetting filter expire, and how many, by time, without those in damaged pages. The first have
+    /// expired if that time has come, but no sweep has emptied them yet. Empty for other kinds, and beside a writer that came
+    /// to another epoch meanwhile.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub expiries: Vec<Expiry>,
 }
 
 impl Report {
@@ -51,10 +56,11 @@ impl Reader {
     /// only if the file cannot be read at all, or with [`Error::Busy`].
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
         let view = self.view()?;
-        let Identity { geometry, kind, .. } = view.superblock.identity;
+        let Identity { geometry, kind, forgetting, .. } = view.superblock.identity;
         let before = view.await_live_copy();
+        let now = before.as_ref().and_then(|copy| Some(copy.as_ref().ok()?.0.counts.epoch));
         let mut report = Report { superblock_damaged: view.other_superblock_damaged, ..Report::default() };
-        let mut found = Counts::default();
+        let (mut found, mut expiries) = (Counts::default(), Expiries::default());
         let mut words = [0; BUCKETS_PER_REGION as usize];
         for region in (0..geometry.regions()).map(|region| RegionId(region as u32)) {
             view.comes_to(region);
@@ -69,6 +75,8 @@ impl Reader {
                     report.damaged.push(place);
                 } else if !with_any_width!(geometry.width, W => tally::<W>(page, kind, &mut found)) {
                     report.malformed.push(place);
+                } else if let (Some(now), Some(_)) = (now, forgetting) {
+                    with_any_width!(geometry.width, W => expiries.tally::<W>(page, now));
                 }
                 report.pages += 1;
                 progress(report.pages, geometry.pages());
@@ -77,11 +85,13 @@ impl Reader {
         }
         report.live_differs = view.outdated().is_some_and(|(_, newest)| view.has_other_commit(&newest))
             || view.source().is_some_and(|source| !view.medium(&source).reads_live());
-        if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.live_copy())
-            && before.commit == after.commit
-            && report.damaged.is_empty()
-        {
-            report.counts_differ = !found.is_as_found(&after.counts);
+        if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.live_copy()) {
+            if before.commit == after.commit && report.damaged.is_empty() {
+                report.counts_differ = !found.is_as_found(&after.counts);
+            }
+            if let Some(forgetting) = forgetting.filter(|_| before.counts.epoch == after.counts.epoch) {
+                report.expiries = expiries.by_time(&forgetting, after.counts.epoch);
+            }
         }
         Ok(report)
     }

@@ -12,6 +12,7 @@ use super::run::{Merged, RecordKey, Records, Run};
 use super::sieve::Sieve;
 use super::text::hex;
 use super::version::{RunFile, Version};
+use crate::cuckoo::Expiries;
 use crate::{KeyHash, Kind, Lookup as _, Report};
 
 /// Keys whose lines are asked for before the first of them is looked up.
@@ -322,7 +323,7 @@ impl StoreReader {
         self.sieve(shard, 1).is_none_or(|sieve| sieve.may_have(key))
     }
 
-    /// Reads every page of a run.
+    /// Reads every page of a run. In a forgetting store, also tells when the records expire that are pending.
     pub(super) fn verify_run(&self, place: usize) -> Result<Report> {
         let pages = match self.version().runs.get(place) {
             // One that is open is of the local copy.
@@ -331,6 +332,14 @@ impl StoreReader {
             }
             _ => self.run(place)?.map(Run::verify).transpose()?.unwrap_or_default(),
         };
-        Ok(Report { pages, ..Report::default() })
+        let mut report = Report { pages, ..Report::default() };
+        if let (Some(forgetting), Some(run)) = (self.store.description.forgetting(), self.run(place)?) {
+            let (mut expiries, epoch) = (Expiries::default(), run.head().epoch);
+            for record in self.unfolded(place)?.into_iter().flatten() {
+                expiries.count(record?.value.unsigned_abs().saturating_sub(epoch));
+            }
+            report.expiries = expiries.by_time(&forgetting, epoch);
+        }
+        Ok(report)
     }
 }

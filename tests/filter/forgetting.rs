@@ -260,6 +260,53 @@ fn seen(writer: &mut Writer, number: u64, seconds: u64) -> Seen {
     writer.insert_at(key(number), at(seconds)).unwrap()
 }
 
+/// The entries that verification has found, by the time in milliseconds at which they expire.
+fn expiries(reader: &Reader) -> BTreeMap<u64, u64> {
+    let report = reader.verify(&mut |_, _| {}).unwrap();
+    assert!(report.is_clean(), "{report:?}");
+    report.expiries.iter().map(|of| (of.at, of.entries)).collect()
+}
+
+#[test]
+fn verification_tells_how_many_entries_expire_when() {
+    let dir = tempfile::tempdir().unwrap();
+    for (rate, days) in OFFERS {
+        let (path, clock) = (dir.path().join(days.to_string() + &rate.to_string()), Clock::new());
+        let mut writer = clock.options().false_positive_rate(rate).create(&path).unwrap();
+        let epoch = writer.info().unwrap().retention.unwrap().forget_within;
+        writer.commit().unwrap();
+        let reader = Reader::open(&path).unwrap();
+        assert_eq!(expiries(&reader), BTreeMap::new());
+        let mut expected = BTreeMap::new();
+        for day in 0..45 {
+            for number in 0..100 + day {
+                let seen = writer.insert_at(key(1000 * day + number), clock.time()).unwrap();
+                if seen == Seen::New {
+                    let at = (clock.now() * 1000 + 30 * DAY * 1000).div_ceil(epoch) * epoch;
+                    *expected.entry(at).or_insert(0) += 1;
+                }
+            }
+            writer.commit().unwrap();
+            let info = reader.info().unwrap();
+            let found = expiries(&reader);
+            assert_eq!(found.values().sum::<u64>(), info.entries);
+            let time = info.time.unwrap();
+            let living = |of: &BTreeMap<u64, u64>| of.clone().split_off(&(time + 1));
+            assert_eq!(living(&found), living(&expected), "rate {rate}, day {day}");
+            // What has expired now and was not swept yet.
+            assert!(found.keys().all(|at| *at >= time), "{found:?} at {time}");
+            clock.set(clock.now() + DAY);
+        }
+        assert!(expected.len() > 2);
+        // A set has none.
+        let set = dir.path().join("set");
+        let mut writer = Options::new().capacity(1000).open(&set).unwrap();
+        writer.insert(b"key").unwrap();
+        writer.commit().unwrap();
+        assert_eq!(expiries(&Reader::open(&set).unwrap()), BTreeMap::new());
+    }
+}
+
 #[test]
 fn late_and_early_keys_are_told_and_leaps_and_clocks_that_go_back_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@
 //! 2. The file never grows, and has the bytes that were planned.
 //! 3. What has no meaning without a time, or for more than one sequence of keys, is refused.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use gowk::{Batches, Error, ErrorKind, Kind, Options, Reader, Writer};
@@ -63,6 +63,15 @@ impl Model {
         true
     }
 
+    /// The keys that are kept, by the keys that will have been stored when they go.
+    fn by_count(&self) -> BTreeMap<u64, u64> {
+        let mut by_count = BTreeMap::new();
+        for expiry in self.expiries.values().filter(|expiry| **expiry > self.now) {
+            *by_count.entry((expiry - 1) * self.epoch).or_default() += 1;
+        }
+        by_count
+    }
+
     fn living(&self) -> u64 {
         self.expiries.values().filter(|expiry| **expiry > self.now).count() as u64
     }
@@ -74,6 +83,15 @@ fn bytes(keys: &[u64]) -> Vec<[u8; 8]> {
 
 fn all(writer: &Writer, keys: &[u64]) -> Vec<bool> {
     bytes(keys).iter().map(|key| writer.contains(key).unwrap()).collect()
+}
+
+/// What verification says of the entries that expire after the epoch that begins then.
+fn living(reader: &Reader, begin: u64) -> BTreeMap<u64, u64> {
+    let (report, info) = (reader.verify(&mut |_, _| {}).unwrap(), reader.info().unwrap());
+    assert!(report.is_clean());
+    assert_eq!(report.expiries.iter().map(|of| of.entries).sum::<u64>(), info.entries);
+    let expiries = report.expiries.iter().map(|of| (of.at, of.entries));
+    expiries.filter(|(at, _)| *at > begin).collect()
 }
 
 /// Compares all keys up to `limit`, and what the filter says of itself.
@@ -152,6 +170,8 @@ fn the_newest_keys_stay_and_all_others_go() {
                 3..6 => {
                     writer.commit().unwrap();
                     committed = model.clone();
+                    let reader = Reader::open(&path).unwrap();
+                    assert_eq!(living(&reader, (model.now - 1) * model.epoch), model.by_count());
                 }
                 _ => {}
             }

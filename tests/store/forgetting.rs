@@ -9,7 +9,7 @@
 //! 4. A retry is judged by the time of the first attempt.
 //! 5. What has expired takes no room once its shard is written anew, and no run keeps it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,6 +78,15 @@ impl Model {
         Some(is_new)
     }
 
+    /// The keys that are there, by the time at which they expire.
+    fn by_time(&self) -> BTreeMap<u64, u64> {
+        let mut by_time = BTreeMap::new();
+        for expiry in self.keys.values().filter(|expiry| **expiry > self.now) {
+            *by_time.entry(expiry * EPOCH * DAY * 1000).or_default() += 1;
+        }
+        by_time
+    }
+
     fn check(&self, store: &Store, version: &Version, asked: u64) {
         let reader = store.read_version(version.clone());
         let all = keys(0..asked);
@@ -94,6 +103,18 @@ impl Model {
             assert_eq!(reader.info().store_time, Some(self.now * EPOCH * DAY * 1000));
         }
     }
+}
+
+/// What verification says of the entries and records that have not expired.
+fn living(store: &Store) -> BTreeMap<u64, u64> {
+    let reader = store.read().unwrap();
+    let (now, mut living) = (reader.info().store_time.unwrap_or(0), BTreeMap::new());
+    for (_, report) in reader.verify(&|_, _| {}).unwrap() {
+        for of in report.unwrap().expiries.into_iter().filter(|of| of.at > now) {
+            *living.entry(of.at).or_default() += of.entries;
+        }
+    }
+    living
 }
 
 /// Inserts keys, each on its day, and compares the answers with those of the model.
@@ -181,6 +202,9 @@ fn a_store_answers_as_a_model_with_a_clock_does() {
             model.now = store.read().unwrap().info().store_time.map_or(1, |time| time / (EPOCH * DAY * 1000));
             day = day.max(model.now * EPOCH);
             model.check(&store, &newest, ASKED + 1000);
+            if !refresh {
+                assert_eq!(living(&store), model.by_time());
+            }
             if let Some((version, model)) = &old {
                 model.check(&store, version, ASKED);
             }

@@ -1,13 +1,14 @@
 //! The pictures of one filter. Those of its entries are also drawn for all filters of a store together.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use gowk::{Forecast, Growth, Info, Kind, Options, Report};
+use gowk::{Expiry, Forecast, Growth, Info, Kind, Options, Report};
 
 use super::super::bar::Bar as Progress;
 use super::super::failure::Failure;
 use super::super::info::{bits_per_key, growth};
-use super::super::quantity::{bytes, chance, grouped};
+use super::super::quantity::{self, bytes, chance, grouped};
 use super::html::Page;
 use super::svg::{self, Bar, Cell, Point, Scale};
 use super::{foot, made, name, percent};
@@ -33,6 +34,7 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     regions.map(&mut page);
     regions.distribution(&mut page);
     room(&mut page, &info, &next_doubling(&info));
+    expiries(&mut page, &info, report.expiries);
     ages(&mut page, &info);
     rates(&mut page, &info);
     Ok(page.end(&foot()))
@@ -239,6 +241,56 @@ pub(super) fn room(page: &mut Page, info: &Info, next: &str) {
         grouped(room_left)
     );
     page.picture("Room", &words, &svg::bars("Slots by what they hold", &bars));
+}
+
+/// How many entries expire when, in a filter or store that forgets. What expires at one time may be told in parts.
+pub(super) fn expiries(page: &mut Page, info: &Info, parts: impl IntoIterator<Item = Expiry>) {
+    if info.kind != Kind::Forgetting {
+        return;
+    }
+    let now = if info.keep_newest.is_some() { info.inserted } else { info.time.unwrap_or(0) };
+    // What has expired is one bar, whenever that was.
+    let (mut expired, mut left) = (0, BTreeMap::new());
+    for Expiry { at, entries, .. } in parts {
+        *(if at <= now { &mut expired } else { left.entry(at).or_insert(0_u64) }) += entries;
+    }
+    let living: u64 = left.values().sum();
+    let bar = |name: String, entries: u64, most: u64| Bar {
+        name,
+        length: entries as f64 / most.max(1) as f64,
+        value: format!(
+            "{} ({})",
+            grouped(entries),
+            percent(entries as f64 / (living + expired).max(1) as f64)
+        ),
+        wrong: false,
+    };
+    let most = left.values().copied().max().unwrap_or(0).max(expired);
+    let when = |at: u64| match info.keep_newest {
+        Some(_) => format!("after {} more keys", grouped(at - now)),
+        None => quantity::time_of(at),
+    };
+    let mut bars: Vec<Bar> = left.iter().map(|(at, entries)| bar(when(*at), *entries, most)).collect();
+    if expired > 0 {
+        bars.insert(0, bar("expired".to_owned(), expired, most));
+    }
+    let retention = match (info.retention, info.keep_newest) {
+        (Some(retention), _) => format!("It {retention}. "),
+        (None, Some(newest)) => format!("It {}. ", quantity::newest(newest)),
+        (None, None) => String::new(),
+    };
+    if bars.is_empty() {
+        page.words("Expiry", &[format!("{retention}There are no entries yet.")], false);
+        return;
+    }
+    let gone = match expired {
+        0 => String::new(),
+        _ => {
+            format!("; {} have expired, whose slots are free already, and wait for a sweep", grouped(expired))
+        }
+    };
+    let words = format!("{retention}When its {} entries expire{gone}.", grouped(living));
+    page.picture("Expiry", &words, &svg::bars("Entries by the time at which they expire", &bars));
 }
 
 /// How old the entries are.

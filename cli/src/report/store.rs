@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use gowk::Options;
 use gowk::store::{Store, StoreReader, Version};
+use gowk::{Expiry, Options};
 
 use super::super::bar::Bar as Progress;
 use super::super::failure::Failure;
 use super::super::info::bits_per_key_of_store;
 use super::super::quantity::{self, bytes, chance, grouped};
-use super::filter::{ages, next, room};
+use super::filter::{ages, expiries, next, room};
 use super::html::Page;
 use super::svg::{self, Bar, Cell, Point, Scale};
 use super::{foot, made, name, percent};
@@ -28,6 +28,11 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let bar = Progress::new("reading");
     let reports = reader.verify(&|done, all| bar.tell(done, all))?;
     drop(bar);
+    let expiring: Vec<Expiry> = reports
+        .iter()
+        .filter_map(|(_, report)| report.as_ref().ok())
+        .flat_map(|report| report.expiries.iter().copied())
+        .collect();
     let wrong: Wrong = reports
         .into_iter()
         .filter_map(|(shard, report)| match report {
@@ -61,6 +66,7 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     match entries {
         Ok(info) => {
             room(&mut page, &info, then);
+            expiries(&mut page, &info, expiring);
             ages(&mut page, &info);
         }
         Err(error) => page.words("Entries", &[format!("They cannot be described: {error}.")], true),

@@ -79,6 +79,42 @@ fn a_report_of_a_store_has_its_shards_and_versions() {
 }
 
 #[test]
+fn a_report_tells_how_many_entries_expire_when() {
+    let folder = Folder::new();
+    let records: String = (1..=28)
+        .flat_map(|day| (0..day).map(move |key| format!("{day}-{key},2026-02-{day:02}T12:00:00Z\n")))
+        .collect();
+    for of_store in [false, true] {
+        let to = if of_store { "s" } else { "f" };
+        let shards: &[&str] =
+            if of_store { &["store", "create", "s", "--shards", "2"] } else { &["create", "f"] };
+        // No two of so few keys match; an epoch has two days.
+        let rest = ["--capacity", "1000", "--slots-per-bucket", "2", "--forget-after", "28d"];
+        folder.run(&[shards, &rest[..]].concat(), "").done();
+        let insert = ["insert", to, "--csv", "key", "--time-column", "ts"];
+        let (half, other) = records.split_at(records.find("20-0,").unwrap());
+        folder.run(&insert, format!("key,ts\n{half}")).done();
+        folder.run(&insert, format!("key,ts\n{other}")).done();
+        let page = folder.run(&["report", to], "").done();
+        let text = page.replace('<', "\n<").replace('>', ">\n");
+        assert!(page.contains("It forgets keys 28 to 30 days after they were first seen. "), "{page}");
+        // Keys of 26 and 27 February, which are one epoch, of 406.
+        let name = "2026-03-28 00:00:00 UTC";
+        let value = text.lines().skip_while(|line| *line != name).find(|line| line.contains('%'));
+        assert_eq!(value, Some("53 (13.1 %)"), "{to}: {text}");
+    }
+    folder
+        .run(&["dedup", "n", "--keep-newest", "500", "--false-positive-rate", "1e-7"], lines(0..600))
+        .done();
+    let page = folder.run(&["report", "n"], "").done();
+    // An epoch has 36 keys, and an entry lives for 15 of them: those of the first two have gone.
+    assert!(
+        page.contains(">after 12 more keys</text><text x=\"360\" y=\"14\" text-anchor=\"end\">36 (6.8 %)<"),
+        "{page}"
+    );
+}
+
+#[test]
 fn a_report_overwrites_no_file_and_escapes_names() {
     let folder = Folder::new();
     folder.run(&["create", "<b>&f", "--capacity", "1000"], "").done();
