@@ -55,7 +55,7 @@ pub(crate) fn closed(writer: Writer, path: &Path, present: &str) -> Outcome<Made
     Ok(made(filter, present))
 }
 
-fn made(filter: Filter, present: &str) -> Made {
+pub(crate) fn made(filter: Filter, present: &str) -> Made {
     Made { filter, present: present.to_owned(), copies: String::new(), writable: true }
 }
 

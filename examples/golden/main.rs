@@ -9,6 +9,7 @@
 
 mod accepted;
 mod filter;
+mod forgetting;
 mod rejected;
 
 use std::fs;
@@ -25,17 +26,18 @@ fn main() -> Outcome {
     let target = PathBuf::from(std::env::args().nth(1).ok_or("which folder? format-spec/vectors")?);
     fs::create_dir_all(target.join("accept"))?;
     fs::create_dir_all(target.join("reject"))?;
-    for (name, what, make) in ACCEPTED {
+    for (name, what, make) in ACCEPTED.iter().chain(forgetting::ACCEPTED) {
         let file = target.join("accept").join(name);
         if !with_suffix(&file, ".gz").exists() {
             let scratch = tempfile::tempdir()?;
             let made = make(scratch.path())?;
             store(&file, &made.filter)?;
             println!("{}", accepted_row(name, what, &made)?);
+            forgetting::row(name, &made)?.into_iter().for_each(|row| println!("{row}"));
         }
     }
     let base = Base::new()?;
-    for (name, what, refused, error, message, make) in rejected() {
+    for (name, what, refused, error, message, make) in rejected().into_iter().chain(forgetting::rejected()) {
         let file = target.join("reject").join(name);
         if !with_suffix(&file, ".gz").exists() {
             let filter = make(&base);

@@ -27,6 +27,8 @@ pub(crate) struct Base {
     doubled: Filter,
     /// That filter before it doubled.
     undoubled: Filter,
+    /// A filter that forgets; closed.
+    pub(crate) forgetting: Filter,
 }
 
 impl Base {
@@ -61,7 +63,19 @@ impl Base {
         drop(writer);
         let applied = unclean.after[2].clone();
         let unclean = unclean.unapplied();
-        Ok(Self { plain, counting, unclean, unclean_set, applied, closed, other, doubled, undoubled })
+        let forgetting = crate::forgetting::plain(dir.path())?;
+        Ok(Self {
+            plain,
+            counting,
+            unclean,
+            unclean_set,
+            applied,
+            closed,
+            other,
+            doubled,
+            undoubled,
+            forgetting,
+        })
     }
 
     /// The plain file with both slots changed and sealed again.
@@ -73,7 +87,12 @@ impl Base {
 
     /// The plain file with its newer slot changed and sealed again, or its older one.
     fn slot(&self, newer: bool, change: impl Fn(&mut [u8])) -> Filter {
-        let mut filter = self.plain.clone();
+        Self::slot_of(&self.plain, newer, change)
+    }
+
+    /// A file with its newer slot changed and sealed again, or its older one.
+    pub(crate) fn slot_of(plain: &Filter, newer: bool, change: impl Fn(&mut [u8])) -> Filter {
+        let mut filter = plain.clone();
         let a_is_newer = filter.data[40] > filter.data[65_536 + 40];
         let (a, b) = filter.data[..131_072].split_at_mut(65_536);
         let slot = if a_is_newer == newer { a } else { b };
@@ -104,7 +123,7 @@ impl Base {
         Self::page_of(&self.plain, change)
     }
 
-    fn page_of(plain: &Filter, change: impl Fn(&mut [u8])) -> Filter {
+    pub(crate) fn page_of(plain: &Filter, change: impl Fn(&mut [u8])) -> Filter {
         let mut filter = plain.clone();
         let start = filter.data.len() - 65_536;
         let (head, pages) = filter.data.split_at_mut(start);
@@ -201,7 +220,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         add(name, what, "open", error, message, Box::new(move |b| b.slots(change)));
     }
     // Other files, and parts of gowk files.
-    open!("nothing", "an empty file", "NotGowk", "not a gowk filter", |_| Filter {
+    open!("nothing", "an empty file", "Empty", "not a gowk filter", |_| Filter {
         data: vec![],
         journal: None
     });

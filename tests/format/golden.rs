@@ -17,10 +17,11 @@ use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
-use gowk::{Error, Expected, HashKind, Lookup, OnDamage, Options, Reader, Report, Verify, Writer};
+use gowk::{Error, Expected, HashKind, Kind, Lookup, OnDamage, Options, Reader, Report, Verify, Writer};
 
-use crate::vectors::{self, ABSENT, Accepted, accepted, caller_hash, key, rejected, unpack};
+use crate::vectors::{self, ABSENT, Accepted, accepted, caller_hash, forgetting, key, rejected, unpack};
 
 thread_local! {
     /// Bytes that this thread has allocated and not freed, and their maximum since the last reset.
@@ -191,11 +192,35 @@ fn assert_mapped(path: &Path) {
 fn assert_mapped(_: &Path) {}
 
 #[test]
+fn accepted_files_that_forget_tell_what_they_keep_and_what_expires_when() {
+    let rows = forgetting();
+    let forget = accepted().into_iter().filter(|row| row.kind == Kind::Forgetting).map(|row| row.name);
+    assert!(rows.len() > 10 && forget.eq(rows.iter().map(|row| row.name.clone())));
+    for row in rows {
+        let dir = tempfile::tempdir().unwrap();
+        let reader = Reader::open(unpack("accept", &row.name, dir.path())).unwrap();
+        let info = reader.info().unwrap();
+        let retention = info.retention.map(|retention| retention.to_string());
+        assert_eq!(retention.or(info.keep_newest.map(|newest| newest.to_string())), Some(row.keeps));
+        assert_eq!(info.time, row.time, "{}", row.name);
+        let expiries: Vec<_> = verify(&reader).expiries.iter().map(|of| (of.at, of.entries)).collect();
+        assert_eq!(expiries, row.expiries, "{}", row.name);
+    }
+}
+
+#[test]
 fn a_writer_goes_on_with_every_accepted_file() {
     for row in accepted().into_iter().filter(|row| row.writable) {
         let dir = tempfile::tempdir().unwrap();
         let path = unpack("accept", &row.name, dir.path());
-        let mut writer = Options::new().kind(row.kind).void_growth(true).open_existing(&path).unwrap();
+        // A filter that forgets goes on at its own time.
+        let of_file = Reader::open(&path).unwrap().info().unwrap();
+        let time = UNIX_EPOCH + Duration::from_millis(of_file.time.unwrap_or(1 << 40));
+        let mut options = Options::new().void_growth(true).with_clock(move || time);
+        if row.kind != Kind::Forgetting {
+            options = options.kind(row.kind);
+        }
+        let mut writer = options.open_existing(&path).unwrap();
         let reader = Reader::open(&path).unwrap();
         assert_as_described(&reader, &row);
         let caller = reader.info().unwrap().hash == HashKind::Caller;

@@ -41,6 +41,17 @@ pub(crate) struct Accepted {
     pub(crate) writable: bool,
 }
 
+/// The row of an accepted filter that forgets.
+#[derive(Debug)]
+pub(crate) struct Forgetting {
+    pub(crate) name: String,
+    /// What it keeps, in words.
+    pub(crate) keeps: String,
+    pub(crate) time: Option<u64>,
+    /// When its entries expire, and how many.
+    pub(crate) expiries: Vec<(u64, u64)>,
+}
+
 /// The row of a filter that must be refused.
 #[derive(Debug)]
 pub(crate) struct Rejected {
@@ -109,6 +120,22 @@ pub(crate) fn accepted() -> Vec<Accepted> {
         }
     };
     rows("Accepted").into_iter().map(row).collect()
+}
+
+pub(crate) fn forgetting() -> Vec<Forgetting> {
+    let row = |row: Vec<String>| {
+        let expiry = |word: &str| {
+            let (at, entries) = word.split_once('=').unwrap();
+            (at.parse().unwrap(), entries.parse().unwrap())
+        };
+        Forgetting {
+            name: row[0].clone(),
+            keeps: row[1].clone(),
+            time: row[2].parse().ok(),
+            expiries: words(&row[3]).into_iter().map(expiry).collect(),
+        }
+    };
+    rows("Forgetting").into_iter().map(row).collect()
 }
 
 pub(crate) fn rejected() -> Vec<Rejected> {
