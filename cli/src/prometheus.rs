@@ -86,6 +86,12 @@ const OF_FORGETTING: [Metric<Info>; 2] = [
     ),
 ];
 
+/// Of filters that keep the newest keys.
+const OF_NEWEST: [Metric<Info>; 1] =
+    [("gowk_keep_newest_keys", "How many newest keys are kept at least.", |info| {
+        info.keep_newest.map_or(f64::NAN, |newest| newest.at_least as f64)
+    })];
+
 const OF_VERIFICATIONS: [Metric<Found>; 3] = [
     ("gowk_verified_pages", "Pages compared with their checksums.", |found| found.pages as f64),
     (
@@ -112,10 +118,18 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
         sample(name, file, &format!(",kind=\"{}\"", info.kind.name()), 1.0, output)?;
     }
     print(&OF_FILTERS, filters.iter().map(|told| (told.file, told.info.as_ref())), output)?;
-    let forgets = |told: &&Told<'_>| told.info.as_ref().is_some_and(|info| info.retention.is_some());
-    if filters.iter().any(|told| forgets(&told)) {
-        let forgetting = filters.iter().filter(forgets);
-        print(&OF_FORGETTING, forgetting.map(|told| (told.file, told.info.as_ref())), output)?;
+    let of = |is: fn(&Info) -> bool| {
+        let of = filters.iter().filter(move |told| told.info.as_ref().is_some_and(is));
+        of.map(|told| (told.file, told.info.as_ref()))
+    };
+    let groups: [(&[Metric<Info>], _); 2] = [
+        (&OF_FORGETTING, of(|info| info.retention.is_some())),
+        (&OF_NEWEST, of(|info| info.keep_newest.is_some())),
+    ];
+    for (metrics, filters) in groups {
+        if filters.clone().next().is_some() {
+            print(metrics, filters, output)?;
+        }
     }
     print(&OF_STORES, filters.iter().map(|told| (told.file, told.store.as_ref())), output)?;
     let written: Metric<Duration> =

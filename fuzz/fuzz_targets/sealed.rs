@@ -61,7 +61,7 @@ fn get(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The size of the superblock's field at an offset.
-const FIELDS: [(usize, usize); 38] = [
+const FIELDS: [(usize, usize); 45] = [
     (8, 2),
     (10, 2),
     (12, 4),
@@ -100,6 +100,13 @@ const FIELDS: [(usize, usize); 38] = [
     (496, 8),
     (504, 4),
     (184, 8),
+    (424, 8),
+    (432, 8),
+    (512, 8),
+    (520, 8),
+    (528, 4),
+    (532, 4),
+    (536, 4),
 ];
 
 struct Hostile {

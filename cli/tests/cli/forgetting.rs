@@ -57,6 +57,11 @@ fn the_newest_keys_are_kept() {
     assert!(info.contains("forgetting: the newest keys") && info.contains(range), "{info}");
     // One key in 11,000 is taken for another one.
     let count = |arguments: &[&str], keys| folder.run(arguments, lines(keys)).done().lines().count();
+    let metrics = folder.run(&["info", "--prometheus", "f"], "").done();
+    assert!(
+        metrics.contains("\ngowk_keep_newest_keys{file=\"f\"} 10000\n") && !metrics.contains("forget_after"),
+        "{metrics}"
+    );
     let first = count(&["dedup", "f", "--keep-newest", "10k"], 0..60_000);
     assert!((59_970..=60_000).contains(&first), "{first}");
     let again = count(&["dedup", "f"], 50_000..60_000);
