@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use gowk::store::{Change, Committed, Error, Store, Token, Vacuum};
+use gowk::store::{Change, Committed, Error, Requests, Store, Token, Vacuum};
 use gowk::{Batches, ErrorKind, Lookup, Options};
 use proxy::Fault;
 
@@ -107,6 +107,57 @@ fn a_commit_of_a_thousand_keys_takes_two_puts_and_six_other_requests() {
     assert_eq!((after.put - before.put, after.post - before.post, after.delete - before.delete), (2, 0, 0));
     let others = (after.get - before.get) + (after.head - before.head) + (after.list - before.list);
     assert!(others <= 6, "{others}");
+}
+
+/// The requests of each kind between two moments: PUT, GET, HEAD, LIST, DELETE and POST.
+fn between(before: Requests, after: Requests) -> [u64; 6] {
+    let of = |told: Requests| [told.put, told.get, told.head, told.list, told.delete, told.post];
+    let mut counts = of(after);
+    counts.iter_mut().zip(of(before)).for_each(|(count, before)| *count -= before);
+    counts
+}
+
+/// As `docs/operating.md` tells it: PUT, GET, HEAD, LIST, DELETE and POST.
+#[test]
+fn what_calls_cost() {
+    let (_, address) = place();
+    let store = Store::create(&address, 4, &options()).unwrap();
+    let spent = |store: &Store, what: &str, call: &mut dyn FnMut()| {
+        let before = store.requests().unwrap();
+        call();
+        let counts = between(before, store.requests().unwrap());
+        println!("{what}: {counts:?}");
+        counts
+    };
+    let rewritten = spent(&store, "rewriting 4 shards", &mut || {
+        let mut update = store.update().unwrap().rewriting();
+        update.insert_batch(&keys(0..20_000)).unwrap().complete().unwrap();
+        update.commit("insert", None).unwrap();
+    });
+    // A file of each shard, and the version. Each file is measured.
+    assert_eq!((rewritten[0], rewritten[2]), (5, 4));
+    let few = spent(&store, "1,000 keys", &mut || drop(insert(&store, 20_000..21_000, None)));
+    assert!(few[0] == 2 && few[1..4].iter().sum::<u64>() <= 6 && few[4..] == [0, 0], "{few:?}");
+    // One that has nothing in the cache.
+    let reading = Store::open_with(&address, &options()).unwrap();
+    assert_eq!(between(Requests::default(), reading.requests().unwrap()), [0, 1, 0, 0, 0, 0]);
+    let version = reading.newest().unwrap();
+    assert_eq!(between(Requests::default(), reading.requests().unwrap()), [0, 2, 0, 1, 0, 0]);
+    let names = version.shards.values().map(|file| file.file_name());
+    let names: Vec<_> = names.chain(version.runs.iter().map(|run| run.file_name())).collect();
+    cached().iter().filter(|file| names.iter().any(|name| file.ends_with(name))).for_each(|file| {
+        std::fs::remove_file(file).unwrap();
+    });
+    let reader = reading.read_version(version);
+    let mut look =
+        || assert!(reader.contains_batch(&keys(0..21_000)).unwrap().into_iter().all(|found| found));
+    assert_eq!(spent(&reading, "lookups in five files", &mut look), [0, 5, 5, 0, 0, 0]);
+    assert_eq!(spent(&reading, "the same again", &mut look), [0; 6]);
+    let mut newest = || drop(reading.newest().unwrap());
+    assert_eq!(spent(&reading, "looking for a newer version", &mut newest), [0, 0, 0, 1, 0, 0]);
+    // Eleven listings and two of each shard, and the versions 1 to 3.
+    let mut vacuum = || assert_eq!(store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap().versions, 3);
+    assert_eq!(spent(&store, "a vacuum", &mut vacuum), [1, 1, 3, 11 + 2 * 4, 3, 0]);
 }
 
 #[test]
