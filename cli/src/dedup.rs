@@ -103,7 +103,8 @@ impl Dedup {
         if let Some(file) = self.filter.iter().find(|file| is_same(file, &self.file)) {
             return Err(Failure::WindowOfItself { file: file.clone() });
         }
-        let window = Window::open(&self.filter, &self.intake.window_options())?;
+        let bar = self.intake.bar(true, self.output.is_none());
+        let window = Window::open(&self.filter, &self.intake.window_options(&bar))?;
         let (file, shape) = (&self.file, &self.shape);
         let filter = |options: Options| {
             // On an existing filter, asking for a lower rate than its own is an error.
@@ -131,6 +132,7 @@ impl Dedup {
             output: self.output.as_deref(),
             window,
             insert: Some(&self.insert),
+            bar: Some(bar),
         };
         self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
     }

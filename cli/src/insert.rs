@@ -54,6 +54,7 @@ impl Insert {
             output: None,
             window: Window::default(),
             insert: Some(&self.insert),
+            bar: None,
         };
         self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
     }

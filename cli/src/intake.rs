@@ -21,6 +21,7 @@ use gowk::ingest::{Deed, Destination, Item, Piece, Pump, Tally, Work};
 use gowk::keys::CommitClock;
 use gowk::store::{Rejudged, Requests, Store, Token, Version};
 use gowk::{Batches, Options, Writer};
+use indicatif::ProgressBar;
 
 use super::arguments::{KeyArgs, LockArgs};
 use super::bar;
@@ -109,6 +110,8 @@ pub(super) struct Verb<'a> {
     pub(super) window: Window,
     /// `None` for a verb that does not insert.
     pub(super) insert: Option<&'a InsertArgs>,
+    /// The bar, if one is there already.
+    pub(super) bar: Option<ProgressBar>,
 }
 
 /// The destination of the keys, and whether a commit with the same token was made before.
@@ -132,7 +135,7 @@ impl IntakeArgs {
         check_outputs(&outputs, std::iter::once(verb.file).chain(verb.window.files()))?;
         let output = self.output(verb)?;
         let prints = verb.prints && verb.output.is_none();
-        let bar = pace::bar(verb.insert.is_some() && !self.json && self.keys.is_stream(), prints);
+        let bar = verb.bar.clone().unwrap_or_else(|| self.bar(verb.insert.is_some(), prints));
         let options = self.keys.rules.apply(Options::new()).growth_progress(pace::of_growth(&bar));
         let options = pace::of_fetches(&bar, options);
         let Opened { mut destination, is_done } = if paths::is_store(verb.file) {
@@ -201,9 +204,14 @@ impl IntakeArgs {
         }
     }
 
-    /// The options for the further filters of a window.
-    pub(super) fn window_options(&self) -> Options {
-        self.keys.rules.apply(Options::new())
+    /// The bar of a verb that wants one; `prints` says whether it prints keys to standard output.
+    pub(super) fn bar(&self, wanted: bool, prints: bool) -> ProgressBar {
+        pace::bar(wanted && !self.json && self.keys.is_stream(), prints)
+    }
+
+    /// The options for the further filters and stores of a window, whose files are fetched while this bar is shown.
+    pub(super) fn window_options(&self, bar: &ProgressBar) -> Options {
+        pace::of_fetches(bar, self.keys.rules.apply(Options::new()))
     }
 
     fn output(&self, verb: &Verb<'_>) -> Result<Output, Failure> {

@@ -43,6 +43,7 @@ impl Remove {
             output: None,
             window: Window::default(),
             insert: None,
+            bar: None,
         };
         let filter = |options: Options| Ok(options.open_existing(file)?);
         let (outcome, [keys, removed]) = self.intake.run(&verb, filter, Ok)?;

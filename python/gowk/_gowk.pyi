@@ -20,6 +20,7 @@ from ._info import (
     Progress,
     Repair,
     Report,
+    Requests,
     ShardFile,
     StoreCommit,
     StoreInfo,
@@ -685,6 +686,11 @@ class Store:
     def shards(self) -> int:
         """How many shards there are."""
     @property
+    def requests(self) -> Requests | None:
+        """The requests that this object has made to the server of a bucket since it was opened, and those of the objects that
+        ``at`` and ``before`` gave for it; None for a store in a folder.
+        """
+    @property
     def files(self) -> Mapping[int, ShardFile]:
         """The file of each shard that has one, by the shard's number from 0. A shard without a file has only what runs have
         for it. Runs are not among these files.
@@ -1119,8 +1125,8 @@ class Job:
     def path(self) -> Path:
         """The job file."""
     @property
-    def filter(self) -> Path:
-        """The filter, or the store."""
+    def filter(self) -> Path | str:
+        """The filter, or the store; of a store in a bucket, its address as text."""
     @property
     def output(self) -> Path | None:
         """The file for keys seen for the first time; None if there is none."""

@@ -269,6 +269,26 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Requests to the server of a store in a bucket, by kind, with all that were repeated."""
+
+    put: int
+    """Objects put, or parts of them."""
+    get: int
+    """Objects read, or parts of them."""
+    head: int
+    """Objects measured."""
+    list: int
+    """Pages of listings, of at most 1,000 names each."""
+    delete: int
+    """Objects deleted, or uploads given up."""
+    post: int
+    """Uploads of several parts begun and ended."""
+    failed: int
+    """Of all these, those without an answer, or with one that says to try again: 429 or 5xx. Most were repeated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputSummary:
     """One input that a run has read from."""
 
@@ -297,6 +317,8 @@ class Summary:
     """How long the run took."""
     filter: Info
     """The filter afterwards."""
+    requests: Requests | None
+    """The requests that the run has made to the server of a store in a bucket; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use gowk::store::Requests;
 use gowk::{
     Case, DamagedPage, Expiry, Forecast, Growth, HashKind, Info, KeyRules, Limits, Metadata, Repair, Report,
     Retention,
@@ -43,6 +44,18 @@ pub(crate) fn metadata<'py>(py: Python<'py>, metadata: &Metadata) -> PyResult<Bo
         entries.set_item(name, PyBytes::new(py, value))?;
     }
     Ok(entries)
+}
+
+pub(crate) fn requests<'py>(py: Python<'py>, requests: &Requests) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("put", requests.put)?;
+    fields.set_item("get", requests.get)?;
+    fields.set_item("head", requests.head)?;
+    fields.set_item("list", requests.list)?;
+    fields.set_item("delete", requests.delete)?;
+    fields.set_item("post", requests.post)?;
+    fields.set_item("failed", requests.failed)?;
+    made(py, "Requests", &fields)
 }
 
 pub(crate) fn hash(hash: HashKind) -> &'static str {

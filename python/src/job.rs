@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::process::attached;
-use crate::{failure, info, options};
+use crate::{failure, info, options, store};
 
 /// A resumable ingest job: files into a filter, each key exactly once, even if the process is killed.
 ///
@@ -79,10 +79,10 @@ impl Job {
         self.0.path()
     }
 
-    /// The filter, or the store.
+    /// The filter, or the store; of a store in a bucket, its address as text.
     #[getter]
-    fn filter(&self) -> &Path {
-        self.0.filter()
+    fn filter<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        store::place(py, self.0.filter())
     }
 
     /// The file for keys seen for the first time; None if there is none.
@@ -272,5 +272,6 @@ fn summary<'py>(py: Python<'py>, summary: &ingest::Summary) -> PyResult<Bound<'p
     fields.set_item("finished", summary.finished)?;
     fields.set_item("seconds", summary.duration.as_secs_f64())?;
     fields.set_item("filter", info::info(py, &summary.filter)?)?;
+    fields.set_item("requests", summary.requests.map(|counts| info::requests(py, &counts)).transpose()?)?;
     info::made(py, "Summary", &fields)
 }

@@ -187,6 +187,10 @@ impl Reader {
         let py = slf.py();
         let Self { path, settings, .. } = slf.get();
         let Settings { shard, threads, in_memory, sealed, on_damage, verify, wait } = settings;
+        // As text: a path would lose a slash of an address.
+        let shard = shard
+            .as_ref()
+            .map(|(store, copies, version, shard)| (store.as_os_str(), copies.as_ref(), *version, *shard));
         let arguments = (path.as_os_str(), *threads, *in_memory, *sealed, on_damage, verify, *wait, shard);
         let arguments = arguments.into_pyobject(py)?;
         (slf.get_type().getattr("_unopened")?, arguments).into_pyobject(py)

@@ -26,6 +26,7 @@ use crate::reader::Reader;
 use crate::times::time_of;
 use crate::{array_of, failure, info, options};
 use changes::Marked;
+pub(crate) use described::place;
 pub(crate) use distinct::Distinct;
 use opened::{Base, Opened, placed};
 pub(crate) use sealed::Sealed;
@@ -136,6 +137,14 @@ impl Store {
     #[getter]
     fn shards(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.opened(py)?.reader.store().description().shards)
+    }
+
+    /// The requests that this object has made to the server of a bucket since it was opened, and those of the objects that
+    /// ``at`` and ``before`` gave for it; None for a store in a folder.
+    #[getter]
+    fn requests<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let requests = self.opened(py)?.reader.store().requests();
+        requests.map(|counts| info::requests(py, &counts)).transpose()
     }
 
     /// Moves to the newest version; returns whether that is another one. Files that both versions name stay open.

@@ -3,7 +3,7 @@
     nightly.py batches FOLDER      each file of FOLDER/in is a batch, in the order of their names; from the last one that was committed
     nightly.py stream FOLDER       the same files as a stream, one in each micro-batch, until all are done
 
-Lines that are new go to FOLDER/out/batch=N, and the keys to FOLDER/store.
+Lines that are new go to FOLDER/out/batch=N, and the keys to FOLDER/store, or to the bucket of the tests.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import faults
+from bucket import store_in
 from pyspark.sql import DataFrame, SparkSession
 
 import gowk.spark
@@ -53,7 +54,7 @@ def write(folder: Path, new: DataFrame, batch: int) -> None:
 
 
 def batches(spark: SparkSession, folder: Path) -> None:
-    store = gowk.spark.Store(folder / "store")
+    store = gowk.spark.Store(store_in(folder))
     # The last batch in the store is repeated: the process that committed it may have died before its end.
     done = gowk.Store(store.path).tokens.get("nightly")
     first = 0 if done is None else done.number
@@ -64,7 +65,7 @@ def batches(spark: SparkSession, folder: Path) -> None:
 
 
 def stream(spark: SparkSession, folder: Path) -> None:
-    store = gowk.spark.Store(folder / "store")
+    store = gowk.spark.Store(store_in(folder))
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
     each = store.each_batch("nightly", lambda new, batch: write(folder, new, batch), column="value")
     query = lines.writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(each)

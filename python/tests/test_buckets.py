@@ -2,18 +2,23 @@
 
 1. A store answers as one in a folder does, for batches and single keys, after updates, folds, vacuums and pickling.
 2. Both sides of a fork, and threads, use a store that was open before; so do processes that are started anew.
-3. The address stays text. What is meant as an address and is none is refused, and makes no folder. No error shows a
+3. The requests of a store object and of a job are counted, as the command counts them.
+4. The address stays text. What is meant as an address and is none is refused, and makes no folder. No error shows a
    credential.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from uuid import uuid4
 
@@ -86,6 +91,22 @@ def test_plain_use_as_in_a_folder() -> None:
     assert gowk.Reader("joined").contains_many(keys(700)).all()
 
 
+def test_requests_are_counted() -> None:
+    store = create()
+    before = store.requests
+    store.insert_many(keys(1000))
+    after = store.requests
+    assert before is not None and after is not None
+    assert (after.put - before.put, after.post, after.delete, after.failed) == (2, 0, before.delete, 0)
+    # Six, and a look whether a newer version came meanwhile.
+    assert after.get + after.head + after.list - before.get - before.head - before.list <= 7
+    again = gowk.Store(store.path)
+    assert again.at(1).version == 1 and again.contains_many(keys(1000)).all()
+    told = again.requests
+    assert told is not None and (told.put, told.post, told.delete) == (0, 0, 0) and told.get > 0
+    assert gowk.Store.create("local", shards=2).requests is None
+
+
 def test_a_counting_store_counts() -> None:
     store = create(counting=True)
     store.insert_many(["a", "b", "a"])
@@ -133,9 +154,21 @@ def test_a_job_fills_a_store() -> None:
     path = address()
     gowk.Store.create(path, shards=2, capacity=10_000)
     Path("urls.txt").write_text("".join(f"{key}\n" for key in keys(200)) * 2)
-    Path("job.toml").write_text(f'[filter]\npath = "{path}"\n[input]\npaths = ["urls.txt"]\n')
+    Path("job.toml").write_text(f'[filter]\npath = "{path}"\n[input]\npaths = ["urls.txt"]\n[output]\nnew_keys = "new"\n')
     job = gowk.Job("job.toml")
-    assert job.run().run.new == 200 and job.run().run.keys == 0
+    assert job.filter == path
+    first, again = job.run(), job.run()
+    assert first.run.new == 200 and again.run.keys == 0
+    # The version that claims the output, and the run of the keys with its own version; the second run commits nothing.
+    told, later = first.requests, again.requests
+    assert told is not None and told.put == 3 and told.get > 0 and told.list > 0 and told.failed == 0
+    assert later is not None and later.put == 0 and later.get > 0
+    # The command tells the same.
+    Path("urls.txt").write_text("".join(f"{key}\n" for key in keys(200)) * 2 + "one more\n")
+    done = subprocess.run([sys.executable, "-m", "gowk", "ingest", "--json", "job.toml"], capture_output=True, text=True, check=True)
+    counts = json.loads(done.stdout.splitlines()[-1])["requests"]
+    assert counts["put"] == 2 and Path("new").read_text().splitlines() == [*keys(200), "one more"]
+    assert set(counts) == {field.name for field in fields(gowk.Requests)}
     assert gowk.Store(path).contains_many(keys(200)).all()
     assert not Path("s3:").exists()
 

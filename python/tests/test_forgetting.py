@@ -14,6 +14,7 @@ import gowk
 import numpy as np
 import pyarrow as pa
 import pytest
+from bucket import place
 
 DAY = 86_400
 FIRST = 20_000 * DAY
@@ -180,13 +181,13 @@ def test_the_newest_keys_are_kept() -> None:
 
 
 def test_a_store_forgets_as_a_filter_does(folder: Path) -> None:
-    store = gowk.Store.create("s", shards=3, forget_after=KEPT, slots_per_bucket=2)
+    store = gowk.Store.create(place(), shards=3, forget_after=KEPT, slots_per_bucket=2)
     assert store.info().time is None
     with store.update() as update:
         told = update.insert_many_at(["a", "b", "a"], [on(0), on(1), on(20)])
         assert told.new.tolist() == [True, True, False]
     assert store.info().forget_within == timedelta(days=2)
-    before = gowk.Store("s")
+    before = gowk.Store(place())
     with store.update(token=("app", 1)) as update:
         told = update.insert_many_at(["a", "old"], [on(31), on(1)])
         assert (told.new.tolist(), told.late.tolist()) == ([True, False], [1])
@@ -206,10 +207,10 @@ def test_a_store_forgets_as_a_filter_does(folder: Path) -> None:
     assert store.contains_many(["a"], at=on(58)).tolist() == [True]
     assert store.contains_many(["a"], at=on(60)).tolist() == [False]
     assert store.contains_many(["a"], at=datetime.fromtimestamp(on(0), timezone.utc)).tolist() == [True]
-    assert gowk.Store.create("set", shards=2).update_time() is None
+    assert gowk.Store.create(place("set"), shards=2).update_time() is None
     filter = gowk.Writer("f", forget_after=KEPT)
     filter.insert_many_at(["k"], [on(3)])
     filter.commit()
     filter.close()
-    divided = gowk.Store.create("divided", shards=2, filter=gowk.Reader("f"))
+    divided = gowk.Store.create(place("divided"), shards=2, filter=gowk.Reader("f"))
     assert "k" in divided and divided.info().time == gowk.Reader("f").info().time

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bucket import IN_BUCKETS, place
 
 import gowk
 
@@ -117,14 +118,14 @@ def test_ctrl_c_commits_and_ends_a_job(job: gowk.Job) -> None:
 
 
 def test_a_job_into_a_store(job: gowk.Job) -> None:
-    store = gowk.Store.create("s", shards=4, capacity=1_000_000, slots_per_bucket=2)
-    Path("job.toml").write_text(JOB.replace('"f"\ncapacity = 1_000_000', '"s"'))
+    store = gowk.Store.create(place(), shards=4, capacity=1_000_000, slots_per_bucket=2)
+    Path("job.toml").write_text(JOB.replace('"f"\ncapacity = 1_000_000', f'"{place()}"'))
     job = gowk.Job("job.toml")
     summary = job.run()
     assert summary.run.new == 400_000 and summary.finished and summary.filter.entries == 400_000
     assert store.refresh() and store.contains_many(f"3 {index}" for index in range(100_000)).all()
     assert "ingest/job" in store.tokens and summary.filter.commit == store.version
-    assert job.run().run.keys == 0
+    assert job.run().run.keys == 0 and (summary.requests is None) == (not IN_BUCKETS)
 
 
 def test_errors_of_jobs(job: gowk.Job) -> None:

@@ -34,6 +34,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from bucket import files_of, needs_a_folder, store_in, text_of
 from conftest import THOROUGH
 
 import gowk
@@ -90,8 +91,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def create(folder: Path, shards: int = 4, **options: Any) -> gowk.spark.Store:
     folder.mkdir(exist_ok=True)
     options = options or {"slots_per_bucket": 2}
-    gowk.Store.create(folder / "store", shards=shards, capacity=100_000, seed=7, **options)
-    return gowk.spark.Store(folder / "store")
+    gowk.Store.create(store_in(folder), shards=shards, capacity=100_000, seed=7, **options)
+    return gowk.spark.Store(store_in(folder))
 
 
 def lines(count: int = 10, of: int | None = None) -> list[list[str]]:
@@ -119,14 +120,14 @@ def contents(store: gowk.spark.Store) -> tuple[int, tuple[int, ...], float]:
     return info.entries, info.entries_by_tail, info.expected_false_positive_rate
 
 
-def files_in(folder: Path) -> set[str]:
+def files_in(store: gowk.spark.Store) -> set[str]:
     """The files of shards, and runs."""
-    return {path.name for path in folder.rglob("*") if path.suffix in (".gowk", ".run")}
+    return {Path(name).name for name in files_of(store.path) if Path(name).suffix in (".gowk", ".run")}
 
 
 def named_in(store: gowk.spark.Store, version: int) -> set[str]:
     """The files of shards and the runs that a version names."""
-    text = tomllib.loads((Path(store.path) / "versions" / f"{version:012}.toml").read_text())
+    text = tomllib.loads(text_of(store.path, f"versions/{version:012}.toml"))
     return {entry["file"] for kind in ("run", "shard") for entry in text.get(kind, [])}
 
 
@@ -137,7 +138,7 @@ def is_tidy_after_a_vacuum(store: gowk.spark.Store) -> bool:
     # The version before each application's last token stays, for a retry.
     stays = [opened, *(opened.at(token.base) for token in opened.tokens.values())]
     named = {name for version in stays for name in named_in(store, version.version)}
-    return files_in(Path(store.path)) == named and not list((Path(store.path) / "incoming").iterdir())
+    return files_in(store) == named and not [name for name in files_of(store.path) if name.startswith("incoming/")]
 
 
 @needs_spark
@@ -194,7 +195,7 @@ def test_faults_of_tasks_change_nothing(spark: SparkSession, folder: Path) -> No
         assert contents(store) == expected and gowk.Store(store.path).version == versions[-1]
         # Tasks have left their runs, of which the commit has made one.
         assert all(len(named_in(store, number)) == number - 1 for number in versions)
-        assert files_in(Path(store.path)) > named_in(store, versions[-1])
+        assert files_in(store) > named_in(store, versions[-1])
         assert is_tidy_after_a_vacuum(store)
         assert gowk.Store(store.path).contains_many([value for values in batches for value in values]).all()
     print(f"{', '.join(every)}: {ROUNDS} times each; rows and store equal, no orphan after vacuum")
@@ -349,6 +350,7 @@ def test_without_a_querys_id_another_checkpoint_needs_another_name_too(spark: Sp
 
 
 @needs_spark
+@needs_a_folder("removes files of shards")
 def test_a_task_reads_its_own_shard_alone(spark: SparkSession, folder: Path) -> None:
     store, values = create(folder, 8), lines(1, 4000)[0]
     store.insert(frame(spark, values), "value", application="night", batch=0)
@@ -384,9 +386,9 @@ def new_of(store: gowk.Store, shard: int) -> list[str]:
 
 @needs_spark
 def test_no_python_call_is_made_for_a_row(folder: Path) -> None:
-    store = gowk.Store.create(folder / "store", shards=1, capacity=500_000, slots_per_bucket=2, seed=7)
+    store = gowk.Store.create(store_in(folder), shards=1, capacity=500_000, slots_per_bucket=2, seed=7)
     store.insert_many([f"key {number}" for number in range(100_000)])
-    plan = _tasks.Plan(store.path.as_posix(), 2, str(folder), 1 << 30, True, "test")
+    plan = _tasks.Plan(str(store.path), 2, str(folder), 1 << 30, True, "test")
 
     def calls(rows: int) -> tuple[int, float]:
         batch = pa.array([f"key {number}" for number in range(100_000 - rows // 2, 100_000 + rows // 2)])
@@ -411,9 +413,10 @@ def rot(path: Path) -> None:
     path.write_bytes(data)
 
 
+@needs_a_folder("copies files out of the store, for which buckets have the cache")
 def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: Path) -> None:
     keys = [f"key {number}" for number in range(1000)]
-    store = gowk.Store.create(folder / "store", shards=2, capacity=10_000, slots_per_bucket=2, seed=7, counting=True)
+    store = gowk.Store.create(store_in(folder), shards=2, capacity=10_000, slots_per_bucket=2, seed=7, counting=True)
     store.insert_many(keys)
     store.compact(all=True)
     file, disk = store.files[0], Disk(folder / "disk", 1 << 30)
@@ -440,12 +443,13 @@ def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: P
 
 
 @needs_spark
+@needs_a_folder("copies files out of the store, for which buckets have the cache")
 def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
     keys = [f"key {number}" for number in range(1000)]
-    store = gowk.Store.create(folder / "store", shards=1, capacity=10_000, slots_per_bucket=2, seed=7)
+    store = gowk.Store.create(store_in(folder), shards=1, capacity=10_000, slots_per_bucket=2, seed=7)
     store.insert_many(keys)
     store.compact(all=True)
-    plan = _tasks.Plan(store.path.as_posix(), 3, str(folder), 1 << 30, True, "test")
+    plan = _tasks.Plan(str(store.path), 3, str(folder), 1 << 30, True, "test")
     file, asked = store.files[0], pa.array([*keys, "another"])
     copy = plan.disk().copies / file.name
     for work in (lambda: _tasks.unseen(plan, iter([(pa.array(range(1001)), asked)])), lambda: _tasks.seen(plan, iter([asked]))):
@@ -457,8 +461,9 @@ def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
     assert _tasks.Shard(plan).found(asked).sum() == 1000 and copy.read_bytes() == file.path.read_bytes()
 
 
+@needs_a_folder("copies files out of the store, for which buckets have the cache")
 def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
-    store = gowk.Store.create(folder / "store", shards=4, capacity=10_000, slots_per_bucket=2, seed=7)
+    store = gowk.Store.create(store_in(folder), shards=4, capacity=10_000, slots_per_bucket=2, seed=7)
     store.insert_many([f"key {number}" for number in range(1000)])
     store.compact(all=True)
     files = list(store.files.values())
@@ -503,7 +508,7 @@ def test_nulls_binary_keys_expressions_and_the_order_among_equal_keys(spark: Spa
     assert marked == {b"A": False, b"B": False, b"a": True, b"b": True, None: False}
     store.register("seen", spark)
     assert spark.sql("SELECT seen('a'), seen('A'), seen(NULL)").collect()[0][:] == (True, False, False)
-    with pytest.raises(TypeError, match=r"store /.*: keys are strings or binary, and 'at' is int: cast it"):
+    with pytest.raises(TypeError, match=r"store (s3:/)?/.*: keys are strings or binary, and 'at' is int: cast it"):
         store.unseen(df, "at", application="night", batch=1)
 
 
@@ -545,9 +550,9 @@ def test_copies_are_removed_one_by_one(spark: SparkSession, folder: Path) -> Non
     store.remove(frame(spark, ["a", "b", "c"]), "value", application="night", batch=1)
     assert gowk.Store(store.path).count_many(["a", "b", "c"]).tolist() == [1, 0, 0]
     # A batch that changes no key is committed all the same, and no file is written.
-    files = files_in(Path(store.path))
+    files = files_in(store)
     assert store.remove(frame(spark, ["c"]), "value", application="night", batch=2).version == 4
-    assert files_in(Path(store.path)) == files
+    assert files_in(store) == files
     # A key that is found is counted.
     assert store.insert(frame(spark, ["a"]), "value", application="night", batch=3).version == 5
     assert gowk.Store(store.path).count("a") == 2
@@ -557,12 +562,12 @@ def test_copies_are_removed_one_by_one(spark: SparkSession, folder: Path) -> Non
 def test_a_set_refuses_removal_and_is_not_written_for_keys_it_has(spark: SparkSession, folder: Path) -> None:
     store = create(folder)
     store.insert(frame(spark, ["a", "b"]), "value", application="night", batch=0)
-    files = files_in(Path(store.path))
+    files = files_in(store)
     with pytest.raises(gowk.WrongKind, match="is a set, but removing keys needs a counting filter"):
         store.remove(frame(spark, ["c"]), "value", application="night", batch=1)
     assert gowk.Store(store.path).version == 2
     assert store.insert(frame(spark, ["a", "a"]), "value", application="night", batch=1).version == 3
-    assert files_in(Path(store.path)) == files and gowk.Store(store.path).count("a") == 1
+    assert files_in(store) == files and gowk.Store(store.path).count("a") == 1
 
 
 @needs_spark
@@ -630,7 +635,7 @@ def test_few_keys_go_into_one_run_and_many_rewrite_their_shard(spark: SparkSessi
 
 
 def store_runs(store: gowk.spark.Store) -> set[str]:
-    return {path.name for path in (Path(store.path) / "runs").iterdir()}
+    return {name for name in files_in(store) if name.endswith(".run")}
 
 
 @needs_spark
@@ -695,7 +700,8 @@ def test_folds_leave_out_shards_that_others_rewrote_and_report_full_ones(spark: 
     assert mine.commit_folds(folds).folded == 3
     assert mine.contains_many([*values, *new_of(other, 1)]).all() and mine.info().entries == 2000 + len(new_of(other, 1))
     # In a shard that must not grow, records find room where its filter has none.
-    small = gowk.Store.create(folder / "small", shards=1, capacity=300, slots_per_bucket=2, growth="never")
+    (folder / "small").mkdir()
+    small = gowk.Store.create(store_in(folder / "small"), shards=1, capacity=300, slots_per_bucket=2, growth="never")
     small.insert_many([f"key {number}" for number in range(14_000)])
     small.insert_many([f"key {number}" for number in range(14_000, 18_000)])
     told = gowk.spark.Store(small.path).compact(spark, all=True)

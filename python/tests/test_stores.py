@@ -31,13 +31,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from bucket import IN_BUCKETS, files_of, needs_a_folder, path_of, place, working_copies
 from conftest import THOROUGH
 
 import gowk
 
 
 def create(shards: int = 4, **options: Any) -> gowk.Store:
-    return gowk.Store.create("s", shards=shards, **{"capacity": 10_000, "slots_per_bucket": 2, "seed": 7, **options})
+    return gowk.Store.create(place(), shards=shards, **{"capacity": 10_000, "slots_per_bucket": 2, "seed": 7, **options})
 
 
 def keys(*numbers: int) -> list[str]:
@@ -59,7 +60,7 @@ def in_a_child(check: Callable[[], object]) -> None:
 
 def test_plain_use() -> None:
     store = create()
-    assert store.version == 1 and store.shards == 4 and store.path == Path("s").absolute()
+    assert store.version == 1 and store.shards == 4 and store.path == path_of()
     assert store.insert_many(keys(100)).all()
     assert store.version == 2 and "key 7" in store and b"key 7" in store and "key 100" not in store
     assert store.insert_many(["key 99", "key 100", "key 100", b"key 100"]).tolist() == [False, True, False, False]
@@ -74,7 +75,7 @@ def test_an_update_commits_at_the_end_of_its_block_and_not_at_an_exception() -> 
     with store.update(operation="insert", token=("crawl", 1, "page 17")) as update:
         assert update.insert_many(["a", "b", "a"]).tolist() == [True, True, False]
         assert update.touched >= 1 and update.base == 1 and update.committed is None and not update.closed
-        assert "a" not in store and "a" not in gowk.Store("s")
+        assert "a" not in store and "a" not in gowk.Store(place())
     assert update.closed and update.committed == gowk.StoreCommit(outcome="new", version=2, token=None)
     assert store.count("a") == 2 and store.count_many(["a", "b", "c"]).tolist() == [2, 1, 0]
     assert store.tokens["crawl"] == gowk.StoreToken(
@@ -94,7 +95,7 @@ def test_an_update_commits_at_the_end_of_its_block_and_not_at_an_exception() -> 
         with pytest.raises(ValueError, match="this Update is closed"):
             call()
     update.close()
-    assert list(Path("s/incoming").iterdir()) == []
+    assert working_copies(place()) == []
 
 
 def test_a_set_holds_each_key_once_and_refuses_removal() -> None:
@@ -119,7 +120,7 @@ def test_what_a_store_says_of_itself() -> None:
     store.insert_many(keys(1000), operation="dedup")
     info = store.info()
     assert (info.shards, info.seed, info.slots_per_bucket, info.capacity) == (3, 7, 2, 5000)
-    assert (info.kind, info.key_rules) == ("set", "") and gowk.Store("s").info() == info
+    assert (info.kind, info.key_rules) == ("set", "") and gowk.Store(place()).info() == info
     assert (info.hash, info.growth, info.max_file_size, info.max_false_positive_rate) == ("xxh3", "auto", 1 << 30, None)
     assert (info.version, info.files, info.entries) == (2, 0, 1000)
     assert (info.runs, info.pending, info.run_bytes, info.bytes) == (1, 1000, 5 * 4096, 5 * 4096)
@@ -132,7 +133,8 @@ def test_what_a_store_says_of_itself() -> None:
     files = store.files
     assert list(files) == [0, 1, 2] and sum(file.entries for file in files.values()) == 1000
     for shard, file in files.items():
-        assert file.shard == shard and file.path.name == file.name and file.path.stat().st_size == file.bytes
+        assert file.shard == shard and Path(file.path).name == file.name
+        assert files_of(place())[f"shards/{shard:04}/{file.name}"] == file.bytes
         assert file.since == 3 and file.uuid.hex in file.name
     with pytest.raises(TypeError):
         files[0] = files[1]  # type: ignore[index]
@@ -143,6 +145,7 @@ def test_what_a_store_says_of_itself() -> None:
     assert before <= second.time <= datetime.now(timezone.utc) + timedelta(milliseconds=1)
 
 
+@needs_a_folder("says what is wrong with folders")
 def test_creating() -> None:
     create()
     assert gowk.Store.is_at("s") and not gowk.Store.is_at("t")
@@ -157,10 +160,10 @@ def test_creating() -> None:
         gowk.Store("empty")
     for wrong in ({"shards": 0}, {"shards": 65_537}, {"false_positive_rate": 2.0, "slots_per_bucket": None}):
         with pytest.raises(gowk.Invalid):
-            gowk.Store.create("t", **{"shards": 1, **wrong})
+            gowk.Store.create(place("t"), **{"shards": 1, **wrong})
     for wrong in ({"growth": "perhaps"}, {"slots_per_bucket": 8}, {"threads": 0}):
         with pytest.raises(ValueError):
-            gowk.Store.create("t", shards=1, **wrong)  # type: ignore[arg-type]
+            gowk.Store.create(place("t"), shards=1, **wrong)  # type: ignore[arg-type]
     assert not Path("t").exists()
 
 
@@ -169,8 +172,8 @@ def test_a_store_from_a_filter_and_a_filter_from_a_store() -> None:
         writer.update(keys(10_000))
     filter, told = gowk.Reader("f"), []
     with pytest.raises(ValueError, match="filter says what the store is"):
-        gowk.Store.create("s", shards=2, filter=filter, capacity=100)
-    store = gowk.Store.create("s", shards=2, filter=filter, progress=lambda done, all: told.append((done, all)))
+        gowk.Store.create(place(), shards=2, filter=filter, capacity=100)
+    store = gowk.Store.create(place(), shards=2, filter=filter, progress=lambda done, all: told.append((done, all)))
     assert told and told[-1][0] == told[-1][1] and store.version == 2
     looked_up = keys(200_000)
     answers = filter.contains_many(looked_up)
@@ -185,7 +188,7 @@ def test_a_store_from_a_filter_and_a_filter_from_a_store() -> None:
         store.join_to("h", progress=raises)
     assert not Path("h").exists()
     with pytest.raises(gowk.Invalid):
-        gowk.Store.create("t", shards=3, filter=filter)
+        gowk.Store.create(place("t"), shards=3, filter=filter)
 
 
 def test_a_token_that_is_repeated_answers_as_the_first_time() -> None:
@@ -194,13 +197,13 @@ def test_a_token_that_is_repeated_answers_as_the_first_time() -> None:
     first = [store.insert_many(batch, token=("crawl", number)) for number, batch in enumerate(batches)]
     assert first[1].tolist() == [False] * 50 + [True] * 100 + [False] * 150
     assert store.version == 4
-    files = set(Path("s").rglob("*"))
+    files = files_of(place())
     for number in (2, 0, 1, 1):
         again = store.insert_many(batches[number], token=("crawl", number))
         assert (again == first[number]).all(), number
     assert store.version == 4 and store.tokens["crawl"].number == 2
     # The update leaves nothing: its working copies were not sealed.
-    assert set(Path("s").rglob("*")) == files
+    assert files_of(place()) == files
     # Each application has tokens of its own.
     assert not store.insert_many(keys(10), token=("other", 0)).any() and store.version == 5
     before = store.before("crawl", 1)
@@ -210,7 +213,7 @@ def test_a_token_that_is_repeated_answers_as_the_first_time() -> None:
         update.update(["never committed"])
     assert update.committed is not None and update.committed.outcome == "already"
     assert update.committed.version == 4 and update.committed.token == store.tokens["crawl"]
-    assert "never committed" not in gowk.Store("s")
+    assert "never committed" not in gowk.Store(place())
 
 
 def test_of_two_updates_of_a_shard_one_wins() -> None:
@@ -233,9 +236,9 @@ def test_of_two_updates_of_a_shard_one_wins() -> None:
 
 COMMITTER = """
 import gowk, sys
-store, name = gowk.Store("s"), sys.argv[1]
+store, name = gowk.Store(sys.argv[1]), sys.argv[2]
 won = lost = 0
-for number in range(int(sys.argv[2])):
+for number in range(int(sys.argv[3])):
     while True:
         try:
             with store.update(token=(name, number)) as update:
@@ -253,7 +256,7 @@ def test_processes_commit_side_by_side() -> None:
     store = create(shards=8)
     number = 40 if THOROUGH else 12
     processes = [
-        subprocess.Popen([sys.executable, "-c", COMMITTER, name, str(number)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-c", COMMITTER, place(), name, str(number)], stdout=subprocess.PIPE, text=True)
         for name in "abc"
     ]
     outcomes = [process.communicate()[0].split() for process in processes]
@@ -272,7 +275,7 @@ def fold(store: gowk.Store, shard: int) -> gowk.Sealed | None:
 
 
 def test_runs_are_folded_here_or_in_many_processes() -> None:
-    store, other = create(), gowk.Store("s")
+    store, other = create(), gowk.Store(place())
     assert store.compact(all=True) == gowk.CompactReport(version=None, folded=0, full=0, bytes=0)
     store.insert_many(keys(1000))
     assert store.to_fold() == [] and store.to_fold(all=True) == [0, 1, 2, 3]
@@ -282,7 +285,7 @@ def test_runs_are_folded_here_or_in_many_processes() -> None:
 
     with pytest.raises(KeyError):
         store.compact(all=True, progress=raises)
-    assert gowk.Store("s").version == 2
+    assert gowk.Store(place()).version == 2
     told: list[tuple[int, int]] = []
     report = store.compact(all=True, progress=lambda done, all: told.append((done, all)))
     info = store.info()
@@ -321,7 +324,7 @@ def test_runs_are_folded_here_or_in_many_processes() -> None:
 
 KILLED = """
 import gowk, itertools, sys
-store = gowk.Store("s")
+store = gowk.Store(sys.argv[1])
 for number in itertools.count():
     store.insert_many([f"{number} {index}" for index in range(2000)], token=("killed", number))
     print(number, flush=True)
@@ -334,7 +337,7 @@ def test_a_killed_process_leaves_a_whole_store() -> None:
     chance = random.Random(1)
     done = -1
     for _ in range(rounds):
-        child = subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen([sys.executable, "-c", KILLED, place()], stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         reached = done
         while reached <= done + 1:
@@ -354,14 +357,14 @@ def test_a_killed_process_leaves_a_whole_store() -> None:
         assert len(told) * 0.999 <= store.info().entries <= len(told)
         assert all(isinstance(report, gowk.Report) and report.is_clean for report in store.verify().values())
     report = store.vacuum(keep=2, grace=0)
-    assert report.versions >= done - 1 and list(Path("s/incoming").iterdir()) == []
-    assert gowk.Store("s").contains_many(told).all()
+    assert report.versions >= done - 1 and not [name for name in files_of(place()) if name.startswith("incoming/")]
+    assert gowk.Store(place()).contains_many(told).all()
 
 
 def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
     store = create()
     store.insert_many(keys(100), token=("crawl", 1))
-    old, opened, update = gowk.Store("s"), gowk.Store("s"), store.update()
+    old, opened, update = gowk.Store(place()), gowk.Store(place()), store.update()
     assert opened.contains_many(keys(100)).all()
     update.update(keys(100, 110))
     store.insert_many(keys(100, 200))
@@ -375,7 +378,7 @@ def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
     with pytest.raises(gowk.NotFound, match="as version 2 is older than the store keeps; refresh to the newest version"):
         "key 7" in old  # noqa: B015
     assert old.refresh() and old.version == 5 and "key 7" in old and "key 150" in old
-    for call in (lambda: store.at(2), lambda: gowk.Store("s", version=2), lambda: store.update(base=2)):
+    for call in (lambda: store.at(2), lambda: gowk.Store(place(), version=2), lambda: store.update(base=2)):
         with pytest.raises(gowk.NotFound, match="take the newest version, 5"):
             call()
     assert store.before("crawl", 1).version == 1 and store.insert_many(keys(100), token=("crawl", 1)).all()
@@ -394,7 +397,7 @@ def test_an_update_that_a_vacuum_has_given_up() -> None:
     store.vacuum(grace=0)
     with pytest.raises(gowk.Conflict, match="has given up updates of versions below") as expired:
         store.commit(sealed)
-    assert (expired.value.base, expired.value.version) == (1, None) and "a" not in gowk.Store("s")
+    assert (expired.value.base, expired.value.version) == (1, None) and "a" not in gowk.Store(place())
 
 
 def change(
@@ -446,7 +449,7 @@ def test_sealed_files_travel_to_whoever_commits_them(method: str, rewriting: boo
 @pytest.mark.parametrize("rewriting", [False, True])
 def test_sealed_files_that_do_not_belong_together(rewriting: bool) -> None:
     store = create()
-    other = gowk.Store.create("t", shards=4)
+    other = gowk.Store.create(place("t"), shards=4)
     update = store.update(rewriting=rewriting)
     update.update(["a"])
     sealed = update.seal()
@@ -477,7 +480,7 @@ def look_up(store: gowk.Store, keys: list[str]) -> tuple[int, int, list[bool]]:
 def test_a_store_travels_with_its_version(method: str) -> None:
     store = create(threads=2)
     store.insert_many(["a"])
-    old = gowk.Store("s", threads=2)
+    old = gowk.Store(place(), threads=2)
     store.insert_many(["b"])
     with ProcessPoolExecutor(2, multiprocessing.get_context(method)) as pool:
         answers = list(pool.map(look_up, [store, old] * 4, [["a", "b", "c"]] * 8))
@@ -488,6 +491,7 @@ def test_a_store_travels_with_its_version(method: str) -> None:
     assert os.getpid() not in {process for process, _, _ in answers}
 
 
+@needs_a_folder("renames the store")
 def test_a_store_is_opened_where_it_is_used() -> None:
     store = create()
     store.insert_many(["a"])
@@ -531,7 +535,7 @@ def test_stores_and_updates_and_forks() -> None:
 
     in_a_child(check)
     # The child has removed nothing.
-    assert len(list(Path("scratch").iterdir())) == 1 and len(list(Path("s/incoming").glob("*.gowk*"))) == 1
+    assert len(list(Path("scratch").iterdir())) == 1 and len(working_copies(place())) == 1
     assert distinct.insert_many(["b", "c"]).tolist() == [False, True]
     assert store.version == 3 and store.refresh() and "c" in store
     update.update(["d"])
@@ -559,7 +563,8 @@ def test_one_shard_alone() -> None:
         store.shard(number)
     store.compact(all=True)
     shard = store.shard(number)
-    assert shard is not None and "a" in shard and shard.path == store.files[number].path
+    assert shard is not None and "a" in shard and shard.path.name == store.files[number].name
+    assert IN_BUCKETS or shard.path == store.files[number].path
     assert shard.info().shard == number and shard.info().shards == 4 and shard.contains_many(["a"]).tolist() == [True]
     stranger = next(key for key in keys(100) if store.shards_of([key])[0] != number)
     with pytest.raises(gowk.Invalid, match=f"holds shard {number} of 4, and the key belongs to shard"):
@@ -572,6 +577,16 @@ def test_one_shard_alone() -> None:
     # After pickling, it is still the file that the version names.
     data = pickle.dumps(shard)
     assert "a" in pickle.loads(data)
+
+
+@needs_a_folder("changes files")
+def test_a_pickled_shard_is_the_file_that_its_version_names() -> None:
+    store = create()
+    store.insert_many(["a", "b"])
+    store.compact(all=True)
+    number = int(store.shards_of(["a"])[0])
+    data = pickle.dumps(store.shard(number))
+    assert "a" in pickle.loads(data)
     file = store.files[number].path
     store.insert_many(["c", "d"] + keys(100))
     store.compact(all=True)
@@ -580,6 +595,7 @@ def test_one_shard_alone() -> None:
         "a" in pickle.loads(data)  # noqa: B015
 
 
+@needs_a_folder("copies files out of the store and removes them")
 def test_copies_of_files_are_read_in_their_place() -> None:
     store = create()
     store.insert_many(keys(1000))
@@ -588,7 +604,7 @@ def test_copies_of_files_are_read_in_their_place() -> None:
     for file in list(store.files.values())[:3]:
         shutil.copy(file.path, Path("near") / file.name)
         file.path.unlink()
-    near = gowk.Store("s", version=3, copies="near")
+    near = gowk.Store(place(), version=3, copies="near")
     assert near.contains_many(keys(1000)).all()
     shard = near.shard(0)
     assert shard is not None and shard.path == Path("near").absolute() / near.files[0].name
@@ -597,19 +613,20 @@ def test_copies_of_files_are_read_in_their_place() -> None:
     with near.update(scratch=".", rewriting=True) as update:
         assert update.insert_many(keys(990, 1010)).tolist() == [False] * 10 + [True] * 10
     with pytest.raises(gowk.Damaged) as missing:
-        gowk.Store("s", version=3).contains_many(keys(1000))
+        gowk.Store(place(), version=3).contains_many(keys(1000))
     assert missing.value.path == str(near.at(3).files[0].path)
     # If a copy is another file, or half of one, the store's own file is read. It is put back for that.
     copy, own = Path("near") / near.at(3).files[0].name, near.at(3).files[0].path
     shutil.copy(copy, own)
     for wrong in [(Path("near") / near.at(3).files[1].name).read_bytes(), b"half a copy"]:
         copy.write_bytes(wrong)
-        again = gowk.Store("s", version=3, copies="near")
+        again = gowk.Store(place(), version=3, copies="near")
         shard = again.shard(0)
         assert shard is not None and shard.path == own and again.contains_many(keys(1000)).all()
         assert again.take_refused_copies() == [copy.absolute()]
 
 
+@needs_a_folder("changes files")
 def test_files_that_are_not_those_of_the_version() -> None:
     store = create()
     store.insert_many(keys(1000))
@@ -626,7 +643,7 @@ def test_files_that_are_not_those_of_the_version() -> None:
     with open(runs[1], "r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 8)
-    found = gowk.Store("s", threads=2).verify(progress=lambda done, all: None)
+    found = gowk.Store(place(), threads=2).verify(progress=lambda done, all: None)
     assert isinstance(found[0], gowk.Damaged) and isinstance(found[1], gowk.Damaged)
     assert isinstance(found[2], gowk.Report) and found[2].is_clean
     assert isinstance(found[3], gowk.Report) and not found[3].is_clean
@@ -637,7 +654,7 @@ def test_files_that_are_not_those_of_the_version() -> None:
     assert isinstance(damaged, gowk.Damaged) and damaged.path == str(runs[1].absolute())
     Path("s/store.toml").write_text("format = 1\n# crc32 = 00000000\n")
     with pytest.raises(gowk.Damaged):
-        gowk.Store("s")
+        gowk.Store(place())
 
 
 def test_distinct_finds_equal_keys_and_leaves_nothing() -> None:
@@ -786,8 +803,8 @@ def test_other_threads_run_meanwhile() -> None:
 
 
 INTERRUPTED = """
-import gowk, itertools, os, signal, threading
-store = gowk.Store("s")
+import gowk, itertools, os, signal, sys, threading
+store = gowk.Store(sys.argv[1])
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     with store.update() as update:
@@ -799,6 +816,6 @@ except KeyboardInterrupt as error:
 
 def test_ctrl_c_ends_an_update() -> None:
     create()
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, place()], capture_output=True, text=True, check=False)
     taken, version = map(int, done.stdout.split())
-    assert taken > 0 and version == 1 and list(Path("s/incoming").iterdir()) == []
+    assert taken > 0 and version == 1 and working_copies(place()) == []

@@ -13,6 +13,7 @@ use super::output::{Begin, Output};
 use super::ownership;
 use super::plan::{self, Plan, PlannedInput, State, Task};
 use super::summary::Summary;
+use crate::store::Store;
 use crate::{Metadata, Options};
 
 /// How to run a job.
@@ -98,7 +99,8 @@ impl<'a> Ingest<'a> {
         // Finds most mistakes before it waits for the filter or creates one.
         ownership::check_outputs(self.job)?;
         let inputs = inputs::all(self.job)?;
-        if !self.job.filter.exists() {
+        // Only opening it shows whether there is a store in a bucket.
+        if !Store::is_at(&self.job.filter) && !self.job.filter.exists() {
             self.outputs(&Cursor::default())?;
             plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
         }

@@ -27,7 +27,7 @@ use super::sealed::Sealed;
 use super::storage::{Unpublished, publish};
 use super::text::LONGEST;
 use super::version::{Done, FIRST, Version};
-use crate::error::IoContext;
+use crate::error::{Error as FilterError, IoContext};
 use crate::events;
 use crate::system::new_uuid;
 
@@ -104,11 +104,17 @@ impl Store {
             change
         };
         let (root, mut seen) = (&self.root, change.base);
+        // A version of this commit that was put, and that a vacuum had passed or has passed since.
+        let mut passed = None;
         loop {
-            let newest = self.newest()?;
+            let newest = self.newest().map_err(|error| match passed {
+                Some(version) => self.in_doubt(version, error),
+                None => error,
+            })?;
             if let Some(done) = change.already(&newest) {
                 return Ok(Committed::Already(done));
             }
+            passed = None;
             match self.check_base(change, &newest) {
                 // A vacuum has removed files of that version, so there is a newer one.
                 Err(Error::Vacuumed { .. }) if self.newest()?.number > newest.number => continue,
@@ -127,7 +133,7 @@ impl Store {
                 }
                 Ok(None) => {}
                 // If the version counts, the newest one has its token; if it does not, its base is given up.
-                Err(Error::Overtaken { .. }) if change.token.is_some() => {}
+                Err(Error::Overtaken { version, .. }) if change.token.is_some() => passed = Some(version),
                 Err(error) => return Err(error),
             }
         }
@@ -290,12 +296,24 @@ impl Store {
         // Protects: the name of the version, before anybody is told of it.
         self.storage.settle(VERSIONS).map_err(unknown)?;
         if self.storage.is_object_store() {
-            match self.check_counts(&version) {
-                Err(Error::Filter(error)) => return Err(unknown(error)),
-                outcome => outcome?,
-            }
+            self.check_counts(&version).map_err(|error| self.in_doubt(version.number, error))?;
         }
         Ok(Some(version))
+    }
+
+    /// The error of a call that failed before it was known whether a version which was put counts.
+    fn in_doubt(&self, version: u64, error: Error) -> Error {
+        let source = match error {
+            Error::Overtaken { .. } | Error::Unknown { .. } => return error,
+            Error::Filter(error) => error,
+            // Of another version, which cannot be read.
+            error => FilterError::Io {
+                path: error.path().unwrap_or(&self.root).to_owned(),
+                op: "look for the newest version",
+                source: io::Error::other(error.to_string()),
+            },
+        };
+        Error::Unknown { path: self.root.clone(), version, source: Box::new(source) }
     }
 
     /// That a version which was put has not taken a number that was vacuumed, so that it continues nothing.

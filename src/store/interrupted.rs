@@ -326,6 +326,27 @@ fn a_call_that_fails_leaves_no_doubt_that_is_not_told() {
     assert!(unknown > 4, "{unknown}");
 }
 
+/// Another version comes after the put, and cannot be read: the one that was put may count.
+#[test]
+fn a_look_after_the_put_that_reads_nothing_leaves_a_doubt_that_is_told() {
+    let shared = Arc::new(Shared::of_objects());
+    shared.commit(1, None).unwrap();
+    let change = shared.change(2, 0, Some(Token::new("a", 1)));
+    let (others, mut is_put) = (shared.clone(), false);
+    let watched = Watched::new(shared.memory.clone(), move |call| {
+        if is_put && call == "list versions" {
+            is_put = false;
+            others.intrude(Commit(1, None));
+            others.memory.replace(&files::version(4), b"not a version\n");
+        }
+        is_put |= call == "put version";
+        Verdict::Made
+    });
+    let outcome = shared.over(Arc::new(watched)).commit(&change);
+    assert!(matches!(outcome, Err(Error::Unknown { version: 3, .. })), "{outcome:?}");
+    assert!(shared.store.load(3).unwrap().unwrap().tokens.contains_key("a"));
+}
+
 /// What readers would refuse is not published, and the store goes on.
 #[test]
 fn what_a_reader_would_refuse_is_refused_before_it_is_published() {

@@ -94,19 +94,23 @@ fn a_cache_may_be_removed_under_running_readers() {
     let (_, address) = filled();
     let (dir, ended) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
     let cache = dir.path().join("cache");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
+    let removed = std::thread::scope(|scope| {
+        let remover = scope.spawn(|| {
             let mut removed = 0;
-            while !ended.load(Ordering::Relaxed) || removed == 0 {
+            while !ended.load(Ordering::Relaxed) {
                 removed += u32::from(std::fs::remove_dir_all(&cache).is_ok());
-                std::thread::sleep(Duration::from_secs(1));
+                // As soon as it is there, and then now and again.
+                std::thread::sleep(Duration::from_millis(if removed == 0 { 10 } else { 1000 }));
             }
+            removed
         });
         let own = "cache::a_cache_may_be_removed_under_running_readers";
         let outcome = std::panic::catch_unwind(|| in_a_process_with(&cache, 1 << 30, own, &address));
         ended.store(true, Ordering::Relaxed);
         outcome.unwrap();
+        remover.join().unwrap()
     });
+    assert!(removed > 0, "the cache was not there while the readers ran");
 }
 
 /// A batch opens each file once, however small the cache is.

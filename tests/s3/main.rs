@@ -7,12 +7,13 @@
 //! 2. Of 50 committers at the same time each gets a number of its own, and none loses a key.
 //! 3. A commit of 1,000 keys takes at most 2 puts and 6 other requests.
 //! 4. Whatever becomes of any request of a commit or a vacuum: a commit that was told is there, one that was told to have
-//!    failed is not, and the same commit succeeds afterwards. No error shows a credential.
+//!    failed is not, and the same commit succeeds afterwards. No error shows a credential. One of a listing names it.
 //! 5. A committer whose put is held until a vacuum has removed its number is told that it has committed nothing.
 //! 6. A server that lets two creates of one object succeed is refused.
 //! 7. Readers that evict each other's files from the cache, or whose cache is removed, get all answers; nothing but files
 //!    of gowk is removed there (`cache`).
 //! 8. A process that is killed at any request of a commit or of an upload leaves the store whole (`killed`).
+//! 9. A request that fails each time is repeated so often as is said here, and no more.
 
 mod cache;
 mod killed;
@@ -24,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use gowk::store::{Change, Committed, Error, Store, Token, Vacuum};
+use gowk::store::{Change, Committed, Error, Requests, Store, Token, Vacuum};
 use gowk::{Batches, ErrorKind, Lookup, Options};
 use proxy::Fault;
 
@@ -106,6 +107,57 @@ fn a_commit_of_a_thousand_keys_takes_two_puts_and_six_other_requests() {
     assert_eq!((after.put - before.put, after.post - before.post, after.delete - before.delete), (2, 0, 0));
     let others = (after.get - before.get) + (after.head - before.head) + (after.list - before.list);
     assert!(others <= 6, "{others}");
+}
+
+/// The requests of each kind between two moments: PUT, GET, HEAD, LIST, DELETE and POST.
+fn between(before: Requests, after: Requests) -> [u64; 6] {
+    let of = |told: Requests| [told.put, told.get, told.head, told.list, told.delete, told.post];
+    let mut counts = of(after);
+    counts.iter_mut().zip(of(before)).for_each(|(count, before)| *count -= before);
+    counts
+}
+
+/// As `docs/operating.md` tells it: PUT, GET, HEAD, LIST, DELETE and POST.
+#[test]
+fn what_calls_cost() {
+    let (_, address) = place();
+    let store = Store::create(&address, 4, &options()).unwrap();
+    let spent = |store: &Store, what: &str, call: &mut dyn FnMut()| {
+        let before = store.requests().unwrap();
+        call();
+        let counts = between(before, store.requests().unwrap());
+        println!("{what}: {counts:?}");
+        counts
+    };
+    let rewritten = spent(&store, "rewriting 4 shards", &mut || {
+        let mut update = store.update().unwrap().rewriting();
+        update.insert_batch(&keys(0..20_000)).unwrap().complete().unwrap();
+        update.commit("insert", None).unwrap();
+    });
+    // A file of each shard, and the version. Each file is measured.
+    assert_eq!((rewritten[0], rewritten[2]), (5, 4));
+    let few = spent(&store, "1,000 keys", &mut || drop(insert(&store, 20_000..21_000, None)));
+    assert!(few[0] == 2 && few[1..4].iter().sum::<u64>() <= 6 && few[4..] == [0, 0], "{few:?}");
+    // One that has nothing in the cache.
+    let reading = Store::open_with(&address, &options()).unwrap();
+    assert_eq!(between(Requests::default(), reading.requests().unwrap()), [0, 1, 0, 0, 0, 0]);
+    let version = reading.newest().unwrap();
+    assert_eq!(between(Requests::default(), reading.requests().unwrap()), [0, 2, 0, 1, 0, 0]);
+    let names = version.shards.values().map(|file| file.file_name());
+    let names: Vec<_> = names.chain(version.runs.iter().map(|run| run.file_name())).collect();
+    cached().iter().filter(|file| names.iter().any(|name| file.ends_with(name))).for_each(|file| {
+        std::fs::remove_file(file).unwrap();
+    });
+    let reader = reading.read_version(version);
+    let mut look =
+        || assert!(reader.contains_batch(&keys(0..21_000)).unwrap().into_iter().all(|found| found));
+    assert_eq!(spent(&reading, "lookups in five files", &mut look), [0, 5, 5, 0, 0, 0]);
+    assert_eq!(spent(&reading, "the same again", &mut look), [0; 6]);
+    let mut newest = || drop(reading.newest().unwrap());
+    assert_eq!(spent(&reading, "looking for a newer version", &mut newest), [0, 0, 0, 1, 0, 0]);
+    // Eleven listings and two of each shard, and the versions 1 to 3.
+    let mut vacuum = || assert_eq!(store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap().versions, 3);
+    assert_eq!(spent(&store, "a vacuum", &mut vacuum), [1, 1, 3, 11 + 2 * 4, 3, 0]);
 }
 
 #[test]
@@ -300,6 +352,14 @@ fn side_by_side<T: Sync>(cases: &[T], run: impl Fn(&Failing, &T, std::ops::Range
     });
 }
 
+/// What a call returns shows no credential, as text or to who debugs. The requests themselves are signed, and have the
+/// name of the key in them.
+fn has_no_credential<T: std::fmt::Debug>(outcome: &Result<T, Error>) {
+    let text = outcome.as_ref().err().map(|error| error.to_string());
+    let told = format!("{outcome:?} {text:?}");
+    assert!(!told.contains("gowk-test-key") && !told.contains("gowk-test-secret"), "{told}");
+}
+
 /// Each request of a commit with a run, and of one that rewrites a shard, fails once or for good.
 #[test]
 fn a_request_of_a_commit_that_fails_leaves_no_doubt_that_is_not_told() {
@@ -352,7 +412,7 @@ fn fail_commits(cases: &[(Fault, bool, usize, usize)]) -> Told {
         })();
         let seen = proxy::relent(prefix);
         let how = format!("{fault:?} {rewrites} {from} {count}: {outcome:?} {seen:#?}");
-        assert!(!how.contains("gowk-test-key") && !how.contains("gowk-test-secret"), "{how}");
+        has_no_credential(&outcome);
         let is_made = store.newest().unwrap().tokens.contains_key(&token.application);
         let sort = match &outcome {
             Ok(Committed::New(_) | Committed::Already(_)) => {
@@ -394,10 +454,121 @@ fn a_request_of_a_vacuum_that_fails_removes_nothing_that_is_needed() {
         let outcome = Store::open(address).and_then(|late| late.vacuum(&Vacuum::default().grace(AT_ONCE)));
         let seen = proxy::relent(prefix);
         let how = format!("{fault:?} {from}: {outcome:?} {seen:#?}");
-        assert!(!how.contains("gowk-test-key") && !how.contains("gowk-test-secret"), "{how}");
+        has_no_credential(&outcome);
         assert!(is_there(store, own.clone()), "{how}");
         store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
         assert!(is_there(store, own), "{how}");
+    });
+}
+
+/// Listings fail for good, and all other requests succeed: as without the right to list, and as of a server that is
+/// unwell. The first listing of a call fails, or only later ones.
+#[test]
+fn listings_that_fail_for_good_are_named_and_nothing_is_lost() {
+    let mut cases = Vec::new();
+    for status in [403, 500] {
+        cases.extend(["open", "create", "uploads"].map(|what| (status, what, 0)));
+        cases.extend((0..4).map(|from| (status, "commit", from)));
+        // Of the six listings of objects, those of versions, drafts, shards and runs.
+        cases.extend((0..6).map(|from| (status, "vacuum", from)));
+    }
+    let reached = Mutex::new(Told::new());
+    side_by_side(&cases, |Failing { prefix, address, store }, &(status, what, from), own| {
+        insert(store, own.start..own.start + 5, None);
+        let token = Token::new(format!("a{}", own.start), 1);
+        let update = |store: &Store| {
+            let mut update = store.update().unwrap();
+            update.insert_batch(&keys(own.start + 5..own.end)).unwrap().complete().unwrap();
+            update
+        };
+        let ready = update(store);
+        let like = if what == "uploads" { "?uploads=" } else { "list-type" };
+        proxy::plan(prefix, Fault::Answer(status), from, usize::MAX, like);
+        let outcome = match what {
+            "open" => Store::open(address).and_then(|store| store.newest()).map(drop),
+            "create" => Store::create(address, 1, &options()).map(drop),
+            "commit" => ready.commit("insert", Some(token.clone())).map(drop),
+            _ => store.vacuum(&Vacuum::default().grace(AT_ONCE)).map(|told| {
+                assert!(told.uploads_hidden && (status, what) == (403, "uploads"), "{told:?}");
+            }),
+        };
+        let seen = proxy::relent(prefix);
+        let how = format!("{status} {what} {from}: {outcome:?} {seen:#?}");
+        has_no_credential(&outcome);
+        let is_made = store.newest().unwrap().tokens.contains_key(&token.application);
+        match &outcome {
+            Ok(()) if what == "uploads" => {}
+            // Who merges runs after a commit gives way.
+            Ok(()) if what == "commit" => assert!(is_made && from > 1, "{how}"),
+            Ok(()) => assert!(seen.len() <= from, "{how}"),
+            Err(error) => {
+                // What was listed, and what the server said.
+                let (told, place) = (error.to_string(), address.to_str().unwrap());
+                let (listed, answered) =
+                    (": cannot list", format!(": the server answered {status} (Injected)"));
+                assert!(
+                    told.starts_with(place) && told.contains(listed) && told.contains(&answered),
+                    "{told}"
+                );
+                assert!(seen.len() > from, "{how}");
+                assert!(!is_made || matches!(error, Error::Unknown { .. }), "{how}");
+            }
+        }
+        let sort = if outcome.is_err() { "failed" } else { "made" };
+        *reached.lock().unwrap().entry(format!("{status} {what} {from} {sort}")).or_default() += 1;
+        assert!(is_there(store, own.start..own.start + 5), "{how}");
+        let mut again = store.update_of(store.before(&token.application, 1).unwrap());
+        again.insert_batch(&keys(own.start + 5..own.end)).unwrap().complete().unwrap();
+        assert!(!matches!(again.commit("insert", Some(token)).unwrap(), Committed::Unchanged), "{how}");
+        store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
+        assert!(is_there(store, own), "{how}");
+    });
+    let reached = reached.into_inner().unwrap();
+    println!("{reached:#?}");
+    for status in [403, 500] {
+        for what in ["open 0", "create 0", "commit 0", "commit 1", "vacuum 0", "vacuum 5"] {
+            assert!(reached.contains_key(&format!("{status} {what} failed")), "{status} {what}: {reached:?}");
+        }
+    }
+    assert!(reached.contains_key("403 uploads 0 made") && reached.contains_key("500 uploads 0 failed"));
+}
+
+/// A server that answers nothing but 500 is asked so often, and no more.
+#[test]
+fn retries_end() {
+    type Call = fn(&Store, &std::path::Path) -> Result<(), Error>;
+    fn commit(store: &Store) -> Result<(), Error> {
+        let mut update = store.update()?;
+        update.insert_batch(&keys(100..110))?.complete()?;
+        update.commit("insert", None).map(drop)
+    }
+    // A request is made once and 8 times more. A version is put 7 times, and pages of uploads are asked for 5 times.
+    let cases: [(&str, usize, Call); 5] = [
+        ("/store.toml", 9, |_, address| Store::open(address).map(drop)),
+        ("list-type", 9, |store, _| store.newest().map(drop)),
+        ("/runs/", 9, |store, _| commit(store)),
+        ("/versions/000000000003.toml", 7 + 9, |store, _| commit(store)),
+        ("?uploads=", 5, |store, _| store.vacuum(&Vacuum::default().grace(AT_ONCE)).map(drop)),
+    ];
+    std::thread::scope(|scope| {
+        for (like, times, call) in cases {
+            scope.spawn(move || {
+                let (prefix, address) = place();
+                let store = Store::create(&address, 1, &options()).unwrap();
+                insert(&store, 0..10, None);
+                proxy::plan(&prefix, Fault::Answer(500), 0, usize::MAX, like);
+                let called = std::thread::spawn(move || call(&store, &address));
+                let are_more = proxy::await_requests(&prefix, times + 1, || called.is_finished());
+                let seen = proxy::relent(&prefix);
+                assert!(!are_more && seen.len() == times, "{like}: {} requests", seen.len());
+                let outcome = called.join().unwrap();
+                has_no_credential(&outcome);
+                let told = outcome.unwrap_err();
+                assert!(told.to_string().contains("the server answered 500 (Injected)"), "{told}");
+                let is_put = like.contains("/versions/");
+                assert_eq!(matches!(told, Error::Unknown { .. }), is_put, "{told}");
+            });
+        }
     });
 }
 

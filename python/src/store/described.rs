@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use crate::info::{fixed, forgetting, growth, hash, key_rules, made, uuid};
 
 /// A :class:`pathlib.Path`, or an address in a bucket as text: a path has lost one of its slashes.
-pub(super) fn place<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn place<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
     if Store::is_address(path) { path.as_os_str().into_bound_py_any(py) } else { path.into_bound_py_any(py) }
 }
 

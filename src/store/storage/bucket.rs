@@ -383,7 +383,7 @@ impl Storage for Bucket {
             self.client.run(move |connection| async move { uploads::list(&connection, &start).await });
         match listed.and_then(|listed| listed) {
             Err(Refusal::Refused(..)) => Ok(None),
-            outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.root, "list the uploads of")),
+            outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.root, "list the uploads")),
         }
     }
 
@@ -395,9 +395,7 @@ impl Storage for Bucket {
         match given_up.and_then(|given_up| given_up) {
             // It was finished or given up meanwhile.
             Err(Refusal::Absent) => Ok(()),
-            outcome => {
-                outcome.map_err(|refusal| refusal.at(&self.path(&upload.name), "give up the upload of"))
-            }
+            outcome => outcome.map_err(|refusal| refusal.at(&self.path(&upload.name), "give up the upload")),
         }
     }
 
