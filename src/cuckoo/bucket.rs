@@ -11,9 +11,8 @@
 
 use std::marker::PhantomData;
 
-use wide::u16x8;
-use zerocopy::transmute;
-
+#[cfg(target_arch = "x86_64")]
+use super::pair::Pair;
 use super::widths::Width;
 
 /// A bucket's index in its region.
@@ -284,12 +283,12 @@ impl<W: Width> Bucket<W> {
     /// All bits of each lane below that one, and above the expiry bits.
     pub(super) const TAIL_BODY: u64 = Self::TAIL_TOP - (Self::ONES << W::EXPIRY_BITS);
     /// The expiry bits of each lane.
-    const EXPIRY: u64 = Self::ONES * Slot::<W>::EXPIRY as u64;
+    pub(super) const EXPIRY: u64 = Self::ONES * Slot::<W>::EXPIRY as u64;
     /// Every bit that belongs to a lane.
     pub(super) const LANES: u64 = Self::HIGH | Self::BODY;
     /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag but the expiry bits,
     /// and the highest.
-    const ENTRY: u64 = Self::HIGH | Self::TAIL_TOP | Self::TAIL_BODY;
+    pub(super) const ENTRY: u64 = Self::HIGH | Self::TAIL_TOP | Self::TAIL_BODY;
     /// The lanes above the lowest of a saturated group's bucket, all with the digit D, moved down by one lane.
     const HIGHEST_DIGITS: u64 =
         (Self::ONES * Slot::<W>::of_digit(W::HIGHEST_DIGIT).0 as u64) & (Self::LANES >> W::BITS);
@@ -447,10 +446,11 @@ impl<W: Width> Bucket<W> {
     /// Whether any entry of either bucket matches `query`, which must be a fresh slot.
     #[inline]
     pub(crate) fn either_matches(self, other: Self, query: Slot<W>) -> bool {
-        if W::BITS != 16 {
-            return self.matches(query).any() | other.matches(query).any();
+        #[cfg(target_arch = "x86_64")]
+        if W::BITS == 16 {
+            return Pair::of(self, other).matches(query);
         }
-        Eight::<W>::of(self, other).matches(query).any()
+        self.matches(query).any() | other.matches(query).any()
     }
 
     /// The first free lane of this bucket, else of the other one; the flag says that it is in the other.
@@ -459,8 +459,9 @@ impl<W: Width> Bucket<W> {
     /// prediction would throw away the work on later keys.
     #[inline]
     pub(super) fn first_free(self, other: Self) -> Option<(bool, u32)> {
+        #[cfg(target_arch = "x86_64")]
         if W::BITS == 16 {
-            return Eight::<W>::first(Eight::<W>::of(self, other).free().to_bitmask());
+            return Pair::of(self, other).first_free();
         }
         let in_other = !self.empty_lanes().any();
         let lane = self.empty_lanes().or(other.empty_lanes(), in_other).first()?;
@@ -472,13 +473,9 @@ impl<W: Width> Bucket<W> {
     /// `first_free`.
     #[inline]
     pub(super) fn only_match(self, other: Self, query: Slot<W>) -> Option<(bool, u32)> {
+        #[cfg(target_arch = "x86_64")]
         if W::BITS == 16 {
-            let eight = Eight::<W>::of(self, other);
-            let matches = eight.matches(query).to_bitmask();
-            // The lanes directly above those. The highest lane of each bucket has none above it.
-            let above = (matches & 0b0111_0111) << 1;
-            let is_one = matches.is_power_of_two() && eight.digits().to_bitmask() & above == 0;
-            return if is_one { Eight::<W>::first(matches) } else { None };
+            return Pair::of(self, other).only_match(query);
         }
         let (here, there) = (self.matches(query), other.matches(query));
         let in_other = !here.any();
@@ -495,10 +492,9 @@ impl<W: Width> Bucket<W> {
     /// universal slot. Without a branch, as `first_free`.
     #[inline]
     pub(super) fn matches_of_plain(self, other: Self, query: Slot<W>) -> Option<u32> {
+        #[cfg(target_arch = "x86_64")]
         if W::BITS == 16 {
-            let eight = Eight::<W>::of(self, other);
-            let is_plain = !(eight.digits() | eight.universal()).any();
-            return is_plain.then(|| eight.matches(query).to_bitmask().count_ones());
+            return Pair::of(self, other).matches_of_plain(query);
         }
         let is_plain = self.oddities() | other.oddities() == 0;
         is_plain.then(|| self.matches(query).count() + other.matches(query).count())
@@ -537,65 +533,6 @@ impl<W: Width> Bucket<W> {
         // Each lane's bit, moved to the lane above, less itself is the lane full of ones. The top lane's bit may move
         // out of the word: the subtraction wraps around, and the result is the same.
         (lowest << W::BITS).wrapping_sub(lowest)
-    }
-}
-
-/// Both buckets of a key in one vector, for lanes of 16 bits: a processor has more vector registers to spare than
-/// integer ones, so more lookups are under way at once. Lanes 0 to 3 are those of the first bucket.
-///
-/// | query `abcf` | empty | digit | universal | | |
-/// |---|---|---|---|---|---|
-/// | slot | `0000` | `2800` | `8000` | `0001` | `abc8` |
-/// | `entries` | `0000` | `0000` | `8000` | `0001` | `83c8` |
-/// | `ignored` | `0000` | `0000` | `ffff` | `0001` | `000f` |
-/// | `differs` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
-struct Eight<W>(u16x8, PhantomData<W>);
-
-impl<W: Width> Eight<W> {
-    #[inline(always)]
-    fn of(first: Bucket<W>, second: Bucket<W>) -> Self {
-        Self(u16x8::new(transmute!([first.0, second.0])), PhantomData)
-    }
-
-    #[inline(always)]
-    fn entries(&self) -> u16x8 {
-        self.0 & u16x8::splat(Bucket::<W>::ENTRY as u16)
-    }
-
-    /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
-    #[inline(always)]
-    fn matches(&self, query: Slot<W>) -> u16x8 {
-        // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
-        let ignored = self.entries() ^ self.entries().saturating_sub(u16x8::ONE);
-        let unlike = self.0 ^ u16x8::splat(query.0 as u16);
-        let matches = (unlike & !ignored).simd_eq(u16x8::ZERO);
-        if W::EXPIRY_BITS == 0 {
-            return matches;
-        }
-        let expired = (unlike & u16x8::splat(Bucket::<W>::EXPIRY as u16)).simd_eq(u16x8::ZERO);
-        matches & (!expired | self.universal())
-    }
-
-    #[inline(always)]
-    fn free(&self) -> u16x8 {
-        self.0.simd_eq(u16x8::ZERO)
-    }
-
-    #[inline(always)]
-    fn digits(&self) -> u16x8 {
-        self.entries().simd_eq(u16x8::ZERO) & !self.free()
-    }
-
-    #[inline(always)]
-    fn universal(&self) -> u16x8 {
-        self.0.simd_eq(u16x8::splat(Slot::<W>::UNIVERSAL.0 as u16))
-    }
-
-    /// The first lane whose bit is set in `lanes`; the flag says that it is in the second bucket.
-    #[inline(always)]
-    fn first(lanes: u32) -> Option<(bool, u32)> {
-        let lane = lanes.trailing_zeros();
-        if lanes == 0 { None } else { Some((lane >= 4, lane % 4)) }
     }
 }
 

@@ -1,0 +1,195 @@
+//! Both buckets of a key in one vector register, for lanes of 16 bits, on x86-64.
+//!
+//! A processor of this kind has few integer registers. With the buckets in a vector register, more lookups are under way
+//! at once. Other processors, and other widths, compare each bucket as an integer (`bucket.rs`); both ways give the same
+//! answers, and a test compares them.
+
+use std::marker::PhantomData;
+
+use safe_arch::{
+    cmp_eq_mask_i16_m128i, m128i, move_mask_i8_m128i, pack_i16_to_i8_m128i, set_splat_i16_m128i,
+    sub_saturating_u16_m128i,
+};
+
+use super::bucket::{Bucket, Slot};
+use super::widths::Width;
+
+/// Lanes 0 to 3 are those of the first bucket.
+///
+/// | query `abcf` | empty | digit | universal | | |
+/// |---|---|---|---|---|---|
+/// | slot | `0000` | `2800` | `8000` | `0001` | `abc8` |
+/// | `entries` | `0000` | `0000` | `8000` | `0001` | `83c8` |
+/// | `ignored` | `0000` | `0000` | `ffff` | `0001` | `000f` |
+/// | `unlike & !ignored` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
+pub(super) struct Pair<W>(m128i, PhantomData<W>);
+
+/// Of each of the eight lanes all bits, or none.
+#[derive(Clone, Copy)]
+struct Mask(m128i);
+
+impl Mask {
+    #[inline(always)]
+    fn any(self) -> bool {
+        move_mask_i8_m128i(self.0) != 0
+    }
+
+    /// One bit for each lane.
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        move_mask_i8_m128i(pack_i16_to_i8_m128i(self.0, splat(0))) as u32
+    }
+}
+
+/// The low 16 bits in each lane.
+#[inline(always)]
+fn splat(bits: u64) -> m128i {
+    set_splat_i16_m128i(bits as i16)
+}
+
+#[inline(always)]
+fn equal(a: m128i, b: m128i) -> Mask {
+    Mask(cmp_eq_mask_i16_m128i(a, b))
+}
+
+/// The lowest of these lanes; the flag says that it is in the second bucket.
+#[inline(always)]
+fn first(lanes: u32) -> Option<(bool, u32)> {
+    let lane = lanes.trailing_zeros();
+    if lanes == 0 { None } else { Some((lane >= 4, lane % 4)) }
+}
+
+impl<W: Width> Pair<W> {
+    #[inline(always)]
+    pub(super) fn of(first: Bucket<W>, second: Bucket<W>) -> Self {
+        Self(m128i::from([first.0, second.0]), PhantomData)
+    }
+
+    #[inline(always)]
+    fn entries(&self) -> m128i {
+        self.0 & splat(Bucket::<W>::ENTRY)
+    }
+
+    /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
+    #[inline(always)]
+    fn matching(&self, query: Slot<W>) -> Mask {
+        // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
+        let ignored = self.entries() ^ sub_saturating_u16_m128i(self.entries(), splat(1));
+        let unlike = self.0 ^ splat(query.0.into());
+        let matching = equal(unlike | ignored, ignored);
+        if W::EXPIRY_BITS == 0 {
+            return matching;
+        }
+        let expired = equal(unlike & splat(Bucket::<W>::EXPIRY), splat(0));
+        Mask(matching.0 & (expired.0 ^ splat(u64::MAX) | self.universal().0))
+    }
+
+    #[inline(always)]
+    fn free(&self) -> Mask {
+        equal(self.0, splat(0))
+    }
+
+    #[inline(always)]
+    fn digits(&self) -> Mask {
+        Mask(equal(self.entries(), splat(0)).0 ^ self.free().0)
+    }
+
+    #[inline(always)]
+    fn universal(&self) -> Mask {
+        equal(self.0, splat(Slot::<W>::UNIVERSAL.0.into()))
+    }
+
+    #[inline(always)]
+    pub(super) fn matches(&self, query: Slot<W>) -> bool {
+        self.matching(query).any()
+    }
+
+    #[inline(always)]
+    pub(super) fn first_free(&self) -> Option<(bool, u32)> {
+        first(self.free().bits())
+    }
+
+    #[inline(always)]
+    pub(super) fn only_match(&self, query: Slot<W>) -> Option<(bool, u32)> {
+        let matching = self.matching(query).bits();
+        // The lanes directly above those. The highest lane of each bucket has none above it.
+        let above = (matching & 0b0111_0111) << 1;
+        let is_one = matching.is_power_of_two() && self.digits().bits() & above == 0;
+        if is_one { first(matching) } else { None }
+    }
+
+    #[inline(always)]
+    pub(super) fn matches_of_plain(&self, query: Slot<W>) -> Option<u32> {
+        let is_plain = !Mask(self.digits().0 | self.universal().0).any();
+        is_plain.then(|| self.matching(query).bits().count_ones())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuckoo::bucket::Lanes;
+    use crate::cuckoo::{Four, Four2, Four3};
+
+    /// Slots of all kinds that a writer stores, which resemble `query` or do not.
+    fn slot<W: Width>(query: Slot<W>, random: u64) -> Slot<W> {
+        let noise = (random >> 16) as u32 & 0xffff;
+        let slot = match random % 16 {
+            0 => Slot::new(0),
+            1 => Slot::UNIVERSAL,
+            2 => Slot::of_digit(noise % W::HIGHEST_DIGIT + 1),
+            3 => query,
+            // A tail that ends earlier.
+            ends @ 4..7 => Slot::new(query.0 & !(0xff >> ends) | 0x80 >> ends),
+            _ => Slot::new(noise),
+        };
+        if slot.is_empty() || slot.is_universal() || slot.digit().is_some() {
+            return slot;
+        }
+        let entry = slot.with_expiry((random >> 40) as u32);
+        if entry.tail_length().is_some() { entry } else { query }
+    }
+
+    fn answers_as_each_bucket_does<W: Width>() {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state >> 8 ^ state >> 40
+        };
+        let mut counted = [0_u32; 4];
+        for _ in 0..200_000 {
+            let query = Slot::<W>::fresh(next() << 40, next() << 40).with_expiry(next() as u32);
+            let [first, second] = [(); 2].map(|()| {
+                (0..4).fold(Bucket::<W>::new(0), |bucket, lane| bucket.with(lane, slot(query, next())))
+            });
+            let (pair, both) = (Pair::of(first, second), [first, second]);
+            let bits = |lanes: Lanes<W>| lanes.fold(0_u32, |bits, lane| bits | 1 << lane);
+            let all = |of: &dyn Fn(Bucket<W>) -> u32| of(first) | of(second) << 4;
+            let matching = all(&|bucket| bits(bucket.matches(query)));
+            let (empty, digits) =
+                (all(&|bucket| bits(bucket.empty_lanes())), all(&|bucket| bits(bucket.digit_lanes())));
+            let at = |lane: u32| (lane >= 4, lane % 4);
+            assert_eq!(pair.matches(query), matching != 0, "{both:x?} {query:x?}");
+            assert_eq!(pair.first_free(), (empty != 0).then(|| at(empty.trailing_zeros())), "{both:x?}");
+            let has_digit = matching.trailing_zeros() % 4 != 3 && digits & matching << 1 != 0;
+            let only = (matching.is_power_of_two() && !has_digit).then(|| at(matching.trailing_zeros()));
+            assert_eq!(pair.only_match(query), only, "{both:x?} {query:x?}");
+            let plain = digits == 0 && !both.iter().any(|bucket| bucket.has_universal());
+            assert_eq!(
+                pair.matches_of_plain(query),
+                plain.then(|| matching.count_ones()),
+                "{both:x?} {query:x?}"
+            );
+            let seen = [matching != 0, empty != 0, only.is_some(), plain];
+            counted.iter_mut().zip(seen).for_each(|(count, seen)| *count += u32::from(seen));
+        }
+        assert!(counted.iter().all(|count| (1000..199_000).contains(count)), "{counted:?}");
+    }
+
+    #[test]
+    fn a_pair_answers_as_its_buckets_do() {
+        answers_as_each_bucket_does::<Four>();
+        answers_as_each_bucket_does::<Four2>();
+        answers_as_each_bucket_does::<Four3>();
+    }
+}
