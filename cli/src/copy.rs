@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::{Error, Options};
 
 use super::arguments::ReadArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::paths;
@@ -41,9 +41,8 @@ impl Copy {
         if paths::is_store(&self.file) && !self.force {
             return store::copy(&self.file, &self.dest);
         }
-        let bar = Bar::new("copying");
         let reader = self.read.apply(Options::new()).read(&self.file)?;
-        let progress = &mut |done, all| bar.tell(done, all);
+        let progress = &mut bar::of("copying");
         if self.force {
             reader.copy_over(&self.dest, progress)?;
         } else {

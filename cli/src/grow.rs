@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::Options;
 
 use super::arguments::LockArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
 
@@ -29,8 +29,7 @@ pub(super) struct Grow {
 impl Grow {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let bar = Bar::new("doubling");
-        writer.grow_with(&mut |done, all| bar.tell(done, all))?;
+        writer.grow_with(&mut bar::of("doubling"))?;
         writer.commit()?;
         writer.close()?;
         Ok(Outcome::Done)

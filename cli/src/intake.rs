@@ -247,7 +247,7 @@ impl IntakeArgs {
             Some(folder) => update.scratch(folder),
             None => update,
         };
-        let destination = Destination::store(store, update, verb.name, token).sealing(bar::each("sealing"));
+        let destination = Destination::store(store, update, verb.name, token).sealing(bar::of("sealing"));
         Ok(Opened { destination, is_done })
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::{Error, Options, Reader, Writer};
 
 use super::arguments::{LockArgs, ReadArgs};
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
 
@@ -44,8 +44,7 @@ impl MergeFilters {
             self.others.iter().map(|other| read.read(other)).collect::<Result<_, _>>()?;
         let mut writer = self.open(&others)?;
         for other in &others {
-            let bar = Bar::new("merging");
-            writer.merge_with(other, &mut |done, all| bar.tell(done, all))?;
+            writer.merge_with(other, &mut bar::of("merging"))?;
         }
         writer.commit()?;
         writer.close()?;

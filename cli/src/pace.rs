@@ -32,7 +32,7 @@ pub(super) fn bar(wanted: bool, prints: bool) -> ProgressBar {
 /// A function that shows doublings in this bar, or, if it is hidden, in a bar of their own.
 pub(super) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Send + Sync> {
     if bar.is_hidden() {
-        return Box::new(bar::each("doubling"));
+        return Box::new(bar::of("doubling"));
     }
     let bar = bar.clone();
     Box::new(move |done, all| bar.set_message(format!("doubling the filter, region {done} of {all}")))

@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::{DamagedPage, Options};
 
 use super::arguments::LockArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::Output;
@@ -31,9 +31,7 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let bar = Bar::new("repairing");
-        let repair = writer.repair(&mut |done, all| bar.tell(done, all))?;
-        drop(bar);
+        let repair = writer.repair(&mut bar::of("repairing"))?;
         let expected = writer.info()?.expected_false_positive_rate;
         writer.close()?;
         let mut output = Output::standard(b'\n')?;

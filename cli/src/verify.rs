@@ -7,7 +7,7 @@ use clap::Args;
 use gowk::{DamagedPage, Options, Report};
 
 use super::arguments::ReadArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
@@ -83,9 +83,7 @@ impl Verify {
             return Ok(verified.found());
         }
         let reader = self.read.apply(Options::new()).read(file)?;
-        let bar = Bar::new("verifying");
-        let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
-        drop(bar);
+        let report = reader.verify(&mut bar::of("verifying"))?;
         if self.json {
             let (file, clean) = (file.to_string_lossy(), report.is_clean());
             output.line(json::line(&json::Verified { file, clean, report: &report }))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gowk::{Expiry, Forecast, Growth, Info, Kind, Options, Report};
 
-use super::super::bar::Bar as Progress;
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::info::{bits_per_key, growth};
 use super::super::quantity::{self, bytes, chance, grouped};
@@ -23,9 +23,7 @@ const NAMED: usize = 12;
 pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let reader = options.read(path)?;
     let info = reader.info()?;
-    let bar = Progress::new("reading");
-    let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
-    drop(bar);
+    let report = reader.verify(&mut bar::of("reading"))?;
     let mut page = Page::new(&name(path), &made(path));
     let regions = Regions::of(&info, &report);
     regions.damage(&mut page, &report);

@@ -5,7 +5,7 @@ use std::path::Path;
 use gowk::store::{Store, StoreReader, Version};
 use gowk::{Expiry, Options};
 
-use super::super::bar::Bar as Progress;
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::info::bits_per_key_of_store;
 use super::super::quantity::{self, bytes, chance, grouped};
@@ -25,9 +25,7 @@ type Wrong = Vec<(Option<u32>, String)>;
 pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let store = Store::open_with(path, options)?;
     let reader = store.read()?;
-    let bar = Progress::new("reading");
-    let reports = reader.verify(&|done, all| bar.tell(done, all))?;
-    drop(bar);
+    let reports = reader.verify(&bar::of("reading"))?;
     let expiring: Vec<Expiry> = reports
         .iter()
         .filter_map(|(_, report)| report.as_ref().ok())

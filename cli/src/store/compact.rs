@@ -8,7 +8,7 @@ use gowk::Options;
 use gowk::store::{Compacted, Store};
 
 use super::super::arguments::ClockArgs;
-use super::super::bar::{self, Bar};
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
 use super::super::output;
@@ -50,10 +50,7 @@ impl Compact {
         let options =
             self.clock.apply(bar::fetching(Options::new())).threads(threads.map_or(1, NonZeroUsize::get));
         let store = Store::open_with(&self.store, &options)?;
-        let bar = Bar::new("folding");
-        let told = store.compact(self.all, &|done, all| bar.tell(done, all))?;
-        drop(bar);
-        let Compacted { version, folded, full, bytes, .. } = told;
+        let Compacted { version, folded, full, bytes, .. } = store.compact(self.all, &bar::of("folding"))?;
         output::print(|output| {
             match version {
                 Some(version) => output

@@ -6,7 +6,7 @@ use clap::Args;
 use gowk::store::Store;
 use gowk::{Options, Reader};
 
-use super::super::bar::Bar;
+use super::super::bar;
 use super::super::creation::Shape;
 use super::super::failure::Failure;
 use super::super::field::RuleArgs;
@@ -58,9 +58,7 @@ impl Create {
         self.shape.check_for_store(&self.store)?;
         let shards = u32::try_from(self.shards).unwrap_or(u32::MAX);
         if let Some(from) = &self.from {
-            let bar = Bar::new("dividing");
-            let filter = Reader::open(from)?;
-            let progress = &mut |done, all| bar.tell(done, all);
+            let (filter, progress) = (Reader::open(from)?, &mut bar::of("dividing"));
             Store::create_from(&self.store, shards, &filter, &Options::new(), progress)?;
         } else {
             let options = self.rules.apply(self.shape.options(self.capacity.unwrap_or_default()));

@@ -5,7 +5,7 @@ use std::path::Path;
 use gowk::store::{Requests, Store, StoreReader};
 use gowk::{Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 
-use super::super::bar::{self, Bar};
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::outcome::Outcome;
 use super::super::paths::is_store;
@@ -69,7 +69,6 @@ impl AnyReader {
 /// Joins the newest version of a store into one filter.
 pub(in super::super) fn copy(store: &Path, destination: &Path) -> Result<Outcome, Failure> {
     let reader = Store::open_with(store, &bar::fetching(Options::new()))?.read()?;
-    let bar = Bar::new("joining");
-    reader.join_to(destination, &mut |done, all| bar.tell(done, all))?;
+    reader.join_to(destination, &mut bar::of("joining"))?;
     Ok(Outcome::Done)
 }

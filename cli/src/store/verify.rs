@@ -6,7 +6,7 @@ use gowk::Options;
 use gowk::store::{Error, Store};
 use serde::Serialize;
 
-use super::super::bar::{self, Bar};
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::json;
 use super::super::output::Output;
@@ -38,9 +38,7 @@ struct Damaged {
 /// Reads every file that the newest version names.
 pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
     let reader = Store::open_with(path, &bar::fetching(Options::new()))?.read()?;
-    let bar = Bar::new("verifying");
-    let reports = reader.verify(&|done, all| bar.tell(done, all))?;
-    drop(bar);
+    let reports = reader.verify(&bar::of("verifying"))?;
     let files = reports.len() as u64;
     let pages =
         reports.iter().filter_map(|(_, report)| report.as_ref().ok()).map(|report| report.pages).sum();
