@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
-use gowk::store::{Store, StoreInfo, StoreReader};
+use gowk::store::StoreInfo;
 use gowk::{Forecast, Growth, Info, Kind, Options, SlotsPerBucket};
 
 use super::arguments::ReadArgs;
@@ -15,7 +15,7 @@ use super::output::{self, Output};
 use super::paths;
 use super::prometheus::{self, Told};
 use super::quantity::{self, grouped};
-use super::store;
+use super::store::{self, AnyReader};
 
 /// The most doublings that the library looks ahead.
 const FORECAST: usize = 8;
@@ -75,74 +75,32 @@ impl Times {
     }
 }
 
-/// The filter or store to describe.
-enum Found {
-    Filter(Box<Info>),
-    Store(Box<(Store, StoreReader)>),
-}
-
-impl Found {
-    fn open(file: &Path, options: &Options) -> Result<Self, Failure> {
-        if paths::is_store(file) {
-            let store = Store::open_with(file, options)?;
-            let reader = store.read()?;
-            return Ok(Self::Store(Box::new((store, reader))));
-        }
-        Ok(Self::Filter(Box::new(options.read(file)?.info()?)))
-    }
-
-    /// The description of a filter, or of a store as if it were one filter.
-    fn info(&self) -> Result<Option<Info>, Failure> {
-        match self {
-            Self::Filter(info) => Ok(Some(Info::clone(info))),
-            Self::Store(found) => Ok(Some(found.1.filter_info()?)),
-        }
-    }
-
-    fn last_written(&self, file: &Path) -> Option<SystemTime> {
-        match self {
-            Self::Filter(_) => Times::of(file).written,
-            Self::Store(found) => Some(found.1.version().time),
-        }
-    }
-}
-
 impl Print {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let mut output = Output::standard(b'\n')?;
-        let mut failed: Option<Failure> = None;
-        let mut filters = Vec::new();
+        let (options, mut failed, mut filters) =
+            (self.read.apply(Options::new()), None::<Failure>, Vec::new());
         for (number, file) in self.files.iter().enumerate() {
             // A failure does not keep the other files from being described.
-            let found = Found::open(file, &self.read.apply(Options::new()));
-            let failure = if self.prometheus {
-                let (info, last_written) = match &found {
-                    Ok(found) => (found.info(), found.last_written(file)),
-                    Err(_) => (Ok(None), Times::of(file).written),
-                };
-                let (info, unread) = info.map_or_else(|failure| (None, Some(failure)), |info| (info, None));
-                let store = match &found {
-                    Ok(Found::Store(found)) => Some(found.1.info()),
-                    _ => None,
-                };
-                filters.push(Told { file, info, store, last_written });
-                found.err().or(unread)
+            let found = AnyReader::open(file, &options);
+            let outcome = if self.prometheus {
+                let (told, outcome) = metrics(file, found);
+                filters.push(told);
+                outcome
             } else {
-                if found.is_ok() && number > 0 && !self.json {
-                    output.line("")?;
-                }
-                match found {
-                    Ok(Found::Filter(info)) => self.describe(file, *info, &mut output).map(|()| None)?,
-                    Ok(Found::Store(found)) => {
-                        store::print_info(file, &found, self.json, self.show_seed, &mut output)?;
-                        None
+                found.and_then(|found| {
+                    if number > 0 && !self.json {
+                        output.line("")?;
                     }
-                    Err(failure) => Some(failure),
-                }
+                    self.describe(file, &found, &mut output)
+                })
             };
-            if let Some(failure) = failure {
-                output.flush()?;
-                failed.replace(failure).into_iter().for_each(output::note);
+            match outcome {
+                Err(failure) if !failure.is_output() => {
+                    output.flush()?;
+                    failed.replace(failure).into_iter().for_each(output::note);
+                }
+                outcome => outcome?,
             }
         }
         if self.prometheus {
@@ -152,7 +110,14 @@ impl Print {
         failed.map_or(Ok(Outcome::Done), Err)
     }
 
-    fn describe(&self, file: &Path, info: Info, output: &mut Output) -> Result<(), Failure> {
+    fn describe(&self, file: &Path, found: &AnyReader, output: &mut Output) -> Result<(), Failure> {
+        match found {
+            AnyReader::Filter(reader) => self.describe_filter(file, reader.info()?, output),
+            AnyReader::Store(reader) => store::print_info(file, reader, self.json, self.show_seed, output),
+        }
+    }
+
+    fn describe_filter(&self, file: &Path, info: Info, output: &mut Output) -> Result<(), Failure> {
         let times = Times::of(file);
         if self.json {
             let rfc_3339 = |time| humantime::format_rfc3339_seconds(time).to_string();
@@ -172,6 +137,19 @@ impl Print {
         }
         LEGEND.lines().try_for_each(|line| output.line(format_args!("  {line}")))
     }
+}
+
+/// What metrics tell of a file, and whether all of it could be read.
+fn metrics(file: &Path, found: Result<AnyReader, Failure>) -> (Told<'_>, Result<(), Failure>) {
+    let mut told = Told { file, info: None, store: None, last_written: Times::of(file).written };
+    let outcome = found.and_then(|found| {
+        if let AnyReader::Store(reader) = &found {
+            (told.store, told.last_written) = (Some(reader.info()), Some(reader.version().time));
+        }
+        told.info = Some(found.info()?);
+        Ok(())
+    });
+    (told, outcome)
 }
 
 fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)> {

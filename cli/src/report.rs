@@ -16,8 +16,9 @@ use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::outcome::Outcome;
 use super::output::Output;
-use super::paths::{belongs_to, is_store};
+use super::paths::belongs_to;
 use super::quantity;
+use super::store::AnyReader;
 
 /// Draw a filter or store: how full it is and where, how old its entries are, its next doublings, and damage
 ///
@@ -52,11 +53,9 @@ impl Report {
             }
             None => standard.check_beside(&self.file)?,
         }
-        let options = self.read.apply(Options::new());
-        let page = if is_store(&self.file) {
-            store::page(&self.file, &options)?
-        } else {
-            filter::page(&self.file, &options)?
+        let page = match AnyReader::open(&self.file, &self.read.apply(Options::new()))? {
+            AnyReader::Filter(reader) => filter::page(&self.file, &reader)?,
+            AnyReader::Store(reader) => store::page(&self.file, &reader)?,
         };
         match &self.output {
             Some(path) => fs::write(path, page).map_err(|source| Failure::File {

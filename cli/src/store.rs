@@ -16,8 +16,8 @@ use super::failure::Failure;
 use super::outcome::Outcome;
 
 pub(super) use info::print as print_info;
-pub(super) use reader::{AnyReader, copy};
-pub(super) use verify::verify;
+pub(super) use reader::AnyReader;
+pub(super) use verify::Verified;
 
 /// Create stores, list their versions, compact and vacuum them
 ///

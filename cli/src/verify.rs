@@ -12,9 +12,8 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
-use super::paths;
 use super::prometheus::{self, Found, Verified};
-use super::store;
+use super::store::{self, AnyReader};
 
 /// Read whole filters and name what is damaged; exit 1 if anything is
 ///
@@ -75,14 +74,16 @@ impl Verify {
 
     /// Reads one filter or store, and prints its findings unless the verb prints metrics at the end.
     fn verify(&self, file: &Path, output: &mut Output) -> Result<Found, Failure> {
-        if paths::is_store(file) {
-            let verified = store::verify(file)?;
-            if !self.prometheus {
-                verified.print(file, self.json, output)?;
+        let reader = match AnyReader::open(file, &self.read.apply(Options::new()))? {
+            AnyReader::Filter(reader) => reader,
+            AnyReader::Store(reader) => {
+                let verified = store::Verified::of(file, &reader)?;
+                if !self.prometheus {
+                    verified.print(file, self.json, output)?;
+                }
+                return Ok(verified.found());
             }
-            return Ok(verified.found());
-        }
-        let reader = self.read.apply(Options::new()).read(file)?;
+        };
         let report = reader.verify(&mut bar::of("verifying"))?;
         if self.json {
             let (file, clean) = (file.to_string_lossy(), report.is_clean());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gowk::{Expiry, Forecast, Growth, Info, Kind, Options, Report};
+use gowk::{Expiry, Forecast, Growth, Info, Kind, Reader, Report};
 
 use super::super::bar;
 use super::super::failure::Failure;
@@ -20,8 +20,7 @@ const COLUMNS: usize = 100;
 /// The most damaged regions named one by one.
 const NAMED: usize = 12;
 
-pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
-    let reader = options.read(path)?;
+pub(super) fn page(path: &Path, reader: &Reader) -> Result<String, Failure> {
     let info = reader.info()?;
     let report = reader.verify(&mut bar::of("reading"))?;
     let mut page = Page::new(&name(path), &made(path));

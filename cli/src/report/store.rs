@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use gowk::Expiry;
 use gowk::store::{Store, StoreReader, Version};
-use gowk::{Expiry, Options};
 
 use super::super::bar;
 use super::super::failure::Failure;
@@ -22,9 +22,8 @@ const VERSIONS: usize = 60;
 /// The shards whose files are wrong, each with the reason; `None` for a run.
 type Wrong = Vec<(Option<u32>, String)>;
 
-pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
-    let store = Store::open_with(path, options)?;
-    let reader = store.read()?;
+pub(super) fn page(path: &Path, reader: &StoreReader) -> Result<String, Failure> {
+    let store = reader.store();
     let reports = reader.verify(&bar::of("reading"))?;
     let expiring: Vec<Expiry> = reports
         .iter()
@@ -58,8 +57,8 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let entries = reader.filter_info();
     let then = "then its shards double, each when it is full, as far as their limits allow";
     entries.iter().for_each(|info| next(&mut page, info, then));
-    page.facts(&facts(&store, &reader));
-    shards(&mut page, &store, reader.version(), &wrong);
+    page.facts(&facts(store, reader));
+    shards(&mut page, store, reader.version(), &wrong);
     versions(&mut page, &store.log()?);
     match entries {
         Ok(info) => {

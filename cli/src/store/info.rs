@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use gowk::store::{Description, Requests, Store, StoreInfo, StoreReader};
+use gowk::store::{Description, Requests, StoreInfo, StoreReader};
 use serde::Serialize;
 
 use super::super::failure::Failure;
@@ -41,11 +41,12 @@ struct Last<'a> {
 /// Describes a store by its newest version, without opening a shard's file.
 pub(in super::super) fn print(
     path: &Path,
-    (store, reader): &(Store, StoreReader),
+    reader: &StoreReader,
     as_json: bool,
     show_seed: bool,
     output: &mut Output,
 ) -> Result<(), Failure> {
+    let store = reader.store();
     let (description, info, version) = (store.description(), &reader.info(), reader.version());
     let (file, time) = (path.to_string_lossy(), utc(version.time));
     let seed = show_seed.then(|| description.seed.get().to_string());
