@@ -229,10 +229,10 @@ impl Shape {
     }
 }
 
-/// The failure to open or create the filter. An error about options gets the name of the file.
-pub(super) fn refused(file: &Path, error: Error) -> Failure {
-    match error {
-        error @ Error::Option { .. } => Failure::Creation { file: file.to_owned(), error },
-        error => error.into(),
+/// The failure to open or create a filter or store. An error about options gets the name of the file.
+pub(super) fn refused(file: &Path, error: impl Into<Failure>) -> Failure {
+    match error.into() {
+        Failure::Filter(error @ Error::Option { .. }) => Failure::Creation { file: file.to_owned(), error },
+        failure => failure,
     }
 }

@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
+use gowk::Options;
 use gowk::ingest::{self, Event, Job};
-use gowk::{Error, Options};
 
 use super::arguments::LockArgs;
+use super::creation::refused;
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
@@ -173,10 +174,6 @@ impl Ingest {
 
     fn failed(&self, error: ingest::Error) -> Failure {
         match error {
-            // Errors about options name no file.
-            ingest::Error::Filter(error @ Error::Option { .. }) => {
-                Failure::Creation { file: self.job.clone(), error }
-            }
             ingest::Error::Partly { cause, committed } => self.failed(*cause).partly(committed, None),
             ingest::Error::InDoubt { cause, number, committed, taken } => {
                 if self.json {
@@ -186,7 +183,7 @@ impl Ingest {
             }
             // Keeps the library's message, which is written for jobs.
             error @ ingest::Error::Input { .. } => Failure::Ingest(error),
-            error => error.into(),
+            error => refused(&self.job, error),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gowk::Error;
 
-use super::failure::{Failure, WithRemedy};
+use super::failure::{Failure, with_remedy};
 use super::json;
 use super::output::{self, Output};
 use super::source::Place;
@@ -57,7 +57,7 @@ impl Refusals {
             };
             self.first = Some(match self.in_store(cause) {
                 Some(reason) => format!("{reason}{remedy}"),
-                None => WithRemedy(cause).to_string(),
+                None => with_remedy(cause),
             });
         }
         self.count += 1;

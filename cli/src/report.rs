@@ -58,11 +58,7 @@ impl Report {
             AnyReader::Store(reader) => store::page(&self.file, &reader)?,
         };
         match &self.output {
-            Some(path) => fs::write(path, page).map_err(|source| Failure::File {
-                path: path.clone(),
-                op: "write",
-                source,
-            })?,
+            Some(path) => fs::write(path, page).map_err(Failure::of_file(path, "write"))?,
             None => {
                 standard.line(page.trim_end())?;
                 standard.flush()?;

@@ -7,7 +7,7 @@ use gowk::store::Store;
 use gowk::{Options, Reader};
 
 use super::super::bar;
-use super::super::creation::Shape;
+use super::super::creation::{Shape, refused};
 use super::super::failure::Failure;
 use super::super::field::RuleArgs;
 use super::super::outcome::Outcome;
@@ -62,13 +62,7 @@ impl Create {
             Store::create_from(&self.store, shards, &filter, &Options::new(), progress)?;
         } else {
             let options = self.rules.apply(self.shape.options(self.capacity.unwrap_or_default()));
-            let named = |error| match error {
-                gowk::store::Error::Filter(error @ gowk::Error::Option { .. }) => {
-                    Failure::Creation { file: self.store.clone(), error }
-                }
-                error => error.into(),
-            };
-            Store::create(&self.store, shards, &options).map_err(named)?;
+            Store::create(&self.store, shards, &options).map_err(|error| refused(&self.store, error))?;
         }
         Ok(Outcome::Done)
     }
