@@ -52,7 +52,7 @@ pub(super) struct Create {
     capacity: Option<u64>,
 
     /// Make it like this filter, so that the two can be merged: same kind, seed, slots, regions at creation and limits
-    #[arg(long, value_name = "FILE", conflicts_with_all = Shape::ARGUMENTS)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = Shape::arguments())]
     #[arg(conflicts_with_all = ["capacity", "trim", "ignore_case"])]
     like: Option<PathBuf>,
 

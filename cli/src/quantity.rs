@@ -3,9 +3,19 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gowk::Newest;
 use gowk::store::Requests;
 use indicatif::{BinaryBytes, HumanCount};
+
+/// A parser for one of these words, which gives what the word stands for.
+pub(super) fn word_of<T: Copy + Send + Sync>(
+    words: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let known = PossibleValuesParser::new(words.iter().map(|(word, _)| *word));
+    let value = |given: String| words.iter().find(|(word, _)| *word == given).map(|(_, value)| *value);
+    known.try_map(move |given| value(given).ok_or("unknown"))
+}
 
 /// A whole number, as in `1_000_000`.
 pub(super) fn number(text: &str) -> Result<u64, String> {
