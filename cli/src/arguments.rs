@@ -312,8 +312,7 @@ impl KeyArgs {
             let next = match feed.try_next()? {
                 Some(next) => next,
                 None => {
-                    output.flush()?;
-                    aside.flush()?;
+                    aside.flush(output)?;
                     feed.next(None)?
                 }
             };
@@ -330,8 +329,7 @@ impl KeyArgs {
                 Next::Woken => false,
             };
             if is_enough {
-                output.flush()?;
-                aside.flush()?;
+                aside.flush(output)?;
                 return Ok(aside.skipped);
             }
         }

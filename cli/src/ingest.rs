@@ -106,8 +106,7 @@ impl Ingest {
             self.lock.note_ignored_by_store(job.filter());
         }
         let bar = pace::bar(true, false);
-        let options = self.lock.apply(Options::new()).growth_progress(pace::of_growth(&bar));
-        let options = pace::of_fetches(&bar, options);
+        let options = pace::of_options(&bar, self.lock.apply(Options::new()));
         // With --json, standard error reports the commits.
         let pace = Pace::new(bar, true, !self.json);
         let mut ingest = ingest::Ingest::new(&job)

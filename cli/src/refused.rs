@@ -22,7 +22,8 @@ pub(super) struct Refusals {
     file: PathBuf,
     is_store: bool,
     json: bool,
-    output: Option<Output>,
+    /// The file for them, if one is given.
+    pub(super) output: Option<Output>,
     named: u64,
     count: u64,
     /// Why there was no room for the first of the keys, and the remedy.
@@ -92,15 +93,6 @@ impl Refusals {
             }
             _ => None,
         }
-    }
-
-    /// Flushes and syncs the file, so that its keys survive a power cut.
-    pub(super) fn sync(&mut self) -> Result<(), Failure> {
-        self.output.as_mut().map_or(Ok(()), Output::sync)
-    }
-
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.output.as_mut().map_or(Ok(()), Output::flush)
     }
 
     /// The failure at the end of a run that committed its `keys` keys except those without room; `None` if there was

@@ -91,7 +91,7 @@ pub(super) fn place(pieces: &[Piece<Read>], index: usize) -> Option<Place> {
 
 /// Prints headers, and writes and counts records without a key.
 pub(super) struct Aside {
-    rejects: Option<Output>,
+    pub(super) rejects: Option<Output>,
     /// Whether the header goes to standard output.
     prints: bool,
     pub(super) skipped: Tally,
@@ -126,12 +126,9 @@ impl Aside {
         Ok(found)
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), Failure> {
-        self.rejects.as_mut().map_or(Ok(()), Output::sync)
-    }
-
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.rejects.as_mut().map_or(Ok(()), Output::flush)
+    /// Flushes the file for records without a key, and the output.
+    pub(super) fn flush(&mut self, output: &mut Output) -> Result<(), Failure> {
+        self.rejects.iter_mut().chain([output]).try_for_each(Output::flush)
     }
 }
 
