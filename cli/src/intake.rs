@@ -461,20 +461,8 @@ impl Intake<'_> {
 
     /// Notes how many keys were late or early.
     fn note_times(&self) {
-        let file = self.verb.file.display();
         let not = if self.verb.prints { "neither printed nor stored" } else { "not stored" };
-        if self.tally.late > 0 {
-            let late = quantity::grouped(self.tally.late);
-            output::note(format_args!(
-                "{file}: {late} late keys were {not}: the filter has forgotten their times"
-            ));
-        }
-        if self.tally.early > 0 {
-            let early = quantity::grouped(self.tally.early);
-            output::note(format_args!(
-                "{file}: {early} early keys were {not}: their times are more than five minutes ahead of the clock"
-            ));
-        }
+        source::note_untimely(self.verb.file, &self.tally, not, quantity::grouped);
     }
 
     fn give_up(mut self, mut pump: Pump, mut cause: Failure) -> Failure {

@@ -317,18 +317,36 @@ impl One<'_> {
 
     /// Notes how many records had no key.
     fn note(&self) {
-        let (name, Tally { no_field, malformed, no_time, .. }) = (name(self.path), self.skipped);
         let done = if self.reading.missing == Missing::Keep { "printed" } else { "skipped" };
-        if no_field > 0 {
-            output::note(format_args!(
-                "{name}: {no_field} records were {done} that lack the field, or hold no single value in it"
-            ));
-        }
-        if no_time > 0 {
-            output::note(format_args!("{name}: {no_time} records were {done} that have no valid time"));
-        }
-        if let (1.., Some(path)) = (malformed, &self.reading.rejects) {
-            output::note(format_args!("{name}: {malformed} malformed records are in {}", path.display()));
+        note_skipped(name(self.path), &self.skipped, done, self.reading.rejects.as_deref());
+    }
+}
+
+/// Notes how many records of an input had no key; `done` says what was done with those that lack a field.
+pub(super) fn note_skipped(input: impl fmt::Display, skipped: &Tally, done: &str, rejects: Option<&Path>) {
+    let Tally { no_field, malformed, no_time, .. } = *skipped;
+    if no_field > 0 {
+        output::note(format_args!(
+            "{input}: {no_field} records were {done} that lack the field, or hold no single value in it"
+        ));
+    }
+    if no_time > 0 {
+        output::note(format_args!("{input}: {no_time} records were {done} that have no valid time"));
+    }
+    if let (1.., Some(path)) = (malformed, rejects) {
+        output::note(format_args!("{input}: {malformed} malformed records are in {}", path.display()));
+    }
+}
+
+/// Notes how many keys of a file were late or early, as `number` writes it; `not` says what was not done with them.
+pub(super) fn note_untimely(file: &Path, keys: &Tally, not: &str, number: fn(u64) -> String) {
+    for (keys, which, why) in [
+        (keys.late, "late", "the filter has forgotten their times"),
+        (keys.early, "early", "their times are more than five minutes ahead of the clock"),
+    ] {
+        if keys > 0 {
+            let (file, keys) = (file.display(), number(keys));
+            output::note(format_args!("{file}: {keys} {which} keys were {not}: {why}"));
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::output::{self, Output};
 use crate::quantity::{self, chance, grouped};
+use crate::source;
 
 #[derive(Serialize)]
 struct Found {
@@ -119,35 +120,16 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
 
 fn warn(job: &Job, summary: &Summary) {
     for input in &summary.inputs {
-        let Tally { too_long, no_field, malformed, no_time, late, early, .. } = input.tally;
-        let path = input.path.display();
+        let Tally { too_long, .. } = input.tally;
         if too_long > 0 {
-            let limit = summary.max_key_length;
+            let (path, limit) = (input.path.display(), summary.max_key_length);
             output::note(format_args!("{path}: {too_long} keys longer than {limit} bytes were skipped"));
         }
         let done = if job.keeps_records_without_key() { "kept" } else { "skipped" };
-        if no_field > 0 {
-            output::note(format_args!(
-                "{path}: {no_field} records were {done} that lack the field, or hold no single value in it"
-            ));
-        }
-        if no_time > 0 {
-            output::note(format_args!("{path}: {no_time} records were {done} that have no valid time"));
-        }
-        if late > 0 {
-            output::note(format_args!(
-                "{path}: {late} late keys were neither written nor stored: the filter has forgotten their times"
-            ));
-        }
-        if early > 0 {
-            output::note(format_args!(
-                "{path}: {early} early keys were neither written nor stored: their times are more than five minutes \
-                 ahead of the clock"
-            ));
-        }
-        if let (1.., Some(rejects)) = (malformed, job.rejects()) {
-            output::note(format_args!("{path}: {malformed} malformed records are in {}", rejects.display()));
-        }
+        source::note_skipped(input.path.display(), &input.tally, done, job.rejects().as_deref());
+        source::note_untimely(&input.path, &input.tally, "neither written nor stored", |keys| {
+            keys.to_string()
+        });
     }
     if summary.filter.quarantined_buckets > 0 {
         let share = 100.0 * summary.filter.expected_false_positive_rate;
