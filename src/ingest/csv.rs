@@ -196,20 +196,17 @@ impl Format {
 fn fields(text: &str) -> Vec<String> {
     let mut reader = ReaderBuilder::new().delimiter(b',').build();
     let (mut output, mut ends) = (vec![0; text.len() + 1], vec![0; text.len() + 1]);
-    let (_, _, written, mut count) = reader.read_record(text.as_bytes(), &mut output, &mut ends);
-    let mut rest = output.split_off(written);
-    let mut all = output;
+    let (_, _, written, count) = reader.read_record(text.as_bytes(), &mut output, &mut ends);
     // The end of the input ends the last field.
-    let (_, _, more, last) = reader.read_record(&[], &mut rest, ends.get_mut(count..).unwrap_or_default());
-    all.extend(rest.get(..more).unwrap_or_default());
-    count += last;
+    let (rest, open) = (output.split_at_mut(written).1, ends.split_at_mut(count).1);
+    let (_, _, _, last) = reader.read_record(&[], rest, open);
     let mut start = 0;
     let field = |end: &usize| {
-        let field = all.get(start..*end).unwrap_or_default();
+        let field = output.get(start..*end).unwrap_or_default();
         start = *end;
         String::from_utf8_lossy(field).into_owned()
     };
-    let fields: Vec<String> = ends.iter().take(count).map(field).collect();
+    let fields: Vec<String> = ends.iter().take(count + last).map(field).collect();
     if fields.is_empty() { vec![String::new()] } else { fields }
 }
 

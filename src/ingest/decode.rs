@@ -27,26 +27,19 @@ pub(super) enum Packing {
 /// The magic number of gzip, and its only method of compression.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// The last three bytes of a skippable zstd frame's magic number; the first is 0x50 to 0x5f.
-const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
+/// A skippable frame of zstd. The first byte is 0x50 to 0x5f.
+const SKIPPABLE: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 impl Packing {
     /// The packing that the first bytes of a stream show; `None` if more bytes could show another one.
     fn of(begin: &[u8]) -> Option<Self> {
-        let begins = |magic: &[u8]| begin.len() < magic.len() && magic.starts_with(begin);
-        let skippable = begin.split_first().filter(|(first, _)| **first & 0xf0 == 0x50).map(|(_, rest)| rest);
-        match begin {
-            _ if begin.starts_with(&GZIP) => Some(Self::Gzip),
-            _ if begin.starts_with(&ZSTD) || skippable.is_some_and(|rest| rest.starts_with(&SKIPPABLE)) => {
-                Some(Self::Zstd)
-            }
-            _ if begins(&GZIP) || begins(&ZSTD) || Foreign::is_open(begin) => None,
-            _ if skippable
-                .is_some_and(|rest| rest.len() < SKIPPABLE.len() && SKIPPABLE.starts_with(rest)) =>
-            {
-                None
-            }
-            _ => Some(Foreign::of(begin).map_or(Self::Plain, Self::Foreign)),
+        let is_same =
+            |(byte, magic): (&u8, &u8)| byte == magic || *magic == SKIPPABLE[0] && byte & 0xf0 == *magic;
+        let magics: [(&[u8], Self); 3] = [(&GZIP, Self::Gzip), (&ZSTD, Self::Zstd), (&SKIPPABLE, Self::Zstd)];
+        match magics.into_iter().find(|(magic, _)| begin.iter().zip(*magic).all(is_same)) {
+            Some((magic, packing)) => (begin.len() >= magic.len()).then_some(packing),
+            None if Foreign::is_open(begin) => None,
+            None => Some(Foreign::of(begin).map_or(Self::Plain, Self::Foreign)),
         }
     }
 

@@ -50,7 +50,7 @@ impl Begin {
         let metadata = match path.metadata() {
             Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(refused(OutputProblem::Io { op: "look at", source })),
+            Err(source) => return Err(Error::of_output(&path, "look at")(source)),
         };
         let regular = metadata.as_ref().is_none_or(std::fs::Metadata::is_file);
         let found = metadata.map_or(0, |metadata| metadata.len());
@@ -210,14 +210,11 @@ impl Output {
             self.drain()?;
         }
         if self.dirty {
-            let path = self.path.clone();
-            let refused = |op| move |source| Error::output(&path, OutputProblem::Io { op, source });
-            let frame = self.frame.take();
-            if let Some(frame) = frame {
-                frame.finish().map_err(refused.clone()("write"))?;
+            if let Some(frame) = self.frame.take() {
+                frame.finish().map_err(Error::of_output(&self.path, "write"))?;
             }
             if self.regular {
-                self.sync().map_err(refused("sync"))?;
+                self.sync().map_err(|source| Error::of_output(&self.path, "sync")(source))?;
             }
             self.dirty = false;
         }
@@ -228,7 +225,7 @@ impl Output {
         self.dirty = true;
         let written = if self.compress { self.compress() } else { self.file.write_all(&self.buffer) };
         self.buffer.clear();
-        written.map_err(|source| Error::output(&self.path, OutputProblem::Io { op: "write", source }))
+        written.map_err(Error::of_output(&self.path, "write"))
     }
 
     fn compress(&mut self) -> io::Result<()> {
