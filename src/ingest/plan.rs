@@ -91,8 +91,8 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
         if state != State::Finished
             && let Format::Csv { columns, delimiter, .. } = &job.rules.format
         {
-            let wanted = csv::Wanted::of(columns, &job.rules);
-            csv::check(&mut Content::open(&input.path, 0)?, *delimiter, &wanted)?;
+            let wanted = csv::wanted(columns, &job.rules);
+            csv::found(&mut Content::open(&input.path, 0)?, *delimiter, &wanted)?;
         }
         tasks.push(Task { input, from, state });
     }

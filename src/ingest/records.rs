@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use memchr::memchr;
 
 use super::content::{Content, Position};
-use super::csv::{Csv, Wanted};
+use super::csv::Csv;
 use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 use super::jsonl::Jsonl;
@@ -180,8 +180,8 @@ impl StreamRecords {
                 Kind::Jsonl(Jsonl::new(path.clone(), time))
             }
             Format::Csv { columns, header, delimiter } => {
-                let wanted = Wanted::of(columns, rules);
-                Kind::Csv(Box::new(Csv::new(&wanted, *delimiter, *header, &mut content, position)?))
+                let csv = Csv::new((columns, rules), *delimiter, *header, &mut content, position)?;
+                Kind::Csv(Box::new(csv))
             }
             Format::Parquet { .. } => return Err(Error::input(content.path(), InputProblem::NoFile)),
         };
