@@ -4,7 +4,7 @@
 //! each time. Keys for a filter come as soon as they are read.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -198,7 +198,7 @@ impl Reading {
             if keys.is_empty() { Some(()) } else { to.send(Piece::new(keys, Read::new(place))).ok() }
         };
         let mut steady = Batch::default();
-        for batch in open(path, self.plain, self.read.clone())?.lines(separator) {
+        for batch in Input::new(name(path), file(path)?, self.plain, self.read.clone())?.lines(separator) {
             let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => return send(steady).map_or(Ok(None), |()| Err(error)),
@@ -356,26 +356,18 @@ fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-fn stream(path: &Path) -> io::Result<File> {
-    if path.as_os_str() == "-" {
-        io::stdin().as_fd().try_clone_to_owned().map(File::from)
-    } else {
-        File::open(path)
-    }
-}
-
-fn open(path: &Path, plain: bool, read: Arc<AtomicU64>) -> Result<Input, Error> {
-    Input::new(name(path), file(path)?, plain, read)
+fn file(path: &Path) -> Result<File, Error> {
+    let opened = match path.as_os_str() == "-" {
+        true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        false => File::open(path),
+    };
+    let failed =
+        |source| Error::Input { path: name(path).into(), problem: InputProblem::Io { op: "read", source } };
+    opened.map_err(failed)
 }
 
 fn records(path: &Path, rules: &Rules, plain: bool, read: Arc<AtomicU64>) -> Result<Records, Error> {
     Records::of_file(name(path), file(path)?, rules, plain, read)
-}
-
-fn file(path: &Path) -> Result<File, Error> {
-    let failed =
-        |source| Error::Input { path: name(path).into(), problem: InputProblem::Io { op: "read", source } };
-    stream(path).map_err(failed)
 }
 
 /// The first bytes of a regular file, enough to tell its format; none of a pipe, which gives each byte only once.
@@ -402,8 +394,7 @@ pub(super) fn check_format(path: &Path, plain: bool) -> Result<(), Failure> {
 
 /// The length of an input, if it is a file.
 fn length(path: &Path) -> Option<u64> {
-    let metadata = stream(path).and_then(|file| file.metadata());
-    metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
+    file(path).ok()?.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
 }
 
 /// Fails if a file has other columns than the first one, or lacks the key's, before the verb does anything. Pipes are

@@ -293,7 +293,7 @@ pub(super) fn expiries(page: &mut Page, info: &Info, parts: impl IntoIterator<It
 /// How old the entries are.
 pub(super) fn ages(page: &mut Page, info: &Info) {
     if info.entries == 0 {
-        page.words("Age", &["There are no entries yet.".to_owned()], false);
+        page.words("Age", &["There are no entries yet."], false);
         return;
     }
     let all = info.entries.max(1) as f64;
@@ -347,11 +347,7 @@ fn rates(page: &mut Page, info: &Info) {
         chance(info.expected_false_positive_rate)
     );
     if points.is_empty() {
-        page.words(
-            "False-positive rate",
-            &["There are no entries yet, so no key is found.".to_owned()],
-            false,
-        );
+        page.words("False-positive rate", &["There are no entries yet, so no key is found."], false);
         return;
     }
     let rows: Vec<Vec<String>> =

@@ -39,8 +39,7 @@ pub(super) struct Vacuum {
 /// Seconds, or minutes, hours or days by their letter.
 fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
-    let unit = UNITS.into_iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
-    let (number, seconds) = unit.unwrap_or((text, 1));
+    let (number, seconds) = quantity::split(text, UNITS, 1);
     let number = quantity::count(number).map_err(|error| format!("{error}, 90s, 12h or 7d"))?;
     let seconds = number.checked_mul(seconds).ok_or_else(|| "longer than can be counted".to_owned())?;
     Ok(Duration::from_secs(seconds))
