@@ -8,7 +8,6 @@ use gowk::{Error, Options};
 use super::arguments::ReadArgs;
 use super::bar;
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::store::AnyReader;
 
 /// Copy a filter, as of one commit, to a new file or over another filter
@@ -36,11 +35,11 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let options = self.read.apply(Options::new());
         if self.force {
             options.read(&self.file)?.copy_over(&self.dest, &mut bar::of("copying"))?;
-            return Ok(Outcome::Done);
+            return Ok(());
         }
         match AnyReader::open(&self.file, &options)? {
             AnyReader::Filter(reader) => {
@@ -51,6 +50,6 @@ impl Copy {
             }
             AnyReader::Store(reader) => reader.join_to(&self.dest, &mut bar::of("joining"))?,
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }

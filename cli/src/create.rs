@@ -12,7 +12,6 @@ use super::creation::{Shape, refused};
 use super::failure::Failure;
 use super::field::RuleArgs;
 use super::json;
-use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
 
@@ -95,7 +94,7 @@ struct Near {
 }
 
 impl Create {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let options = match &self.like {
             Some(other) => Options::like(&Reader::open(other)?)?,
             None => self.rules.apply(self.shape.options(self.capacity.unwrap_or_default())),

@@ -8,7 +8,6 @@ use gowk::Options;
 use super::arguments::LockArgs;
 use super::bar;
 use super::failure::Failure;
-use super::outcome::Outcome;
 
 /// Double a filter now
 ///
@@ -27,11 +26,10 @@ pub(super) struct Grow {
 }
 
 impl Grow {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
         writer.grow_with(&mut bar::of("doubling"))?;
         writer.commit()?;
-        writer.close()?;
-        Ok(Outcome::Done)
+        Ok(writer.close()?)
     }
 }

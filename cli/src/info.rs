@@ -10,7 +10,6 @@ use gowk::{Forecast, Growth, Info, Kind, Options, SlotsPerBucket};
 use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::json;
-use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::paths;
 use super::prometheus::{self, Told};
@@ -76,7 +75,7 @@ impl Times {
 }
 
 impl Print {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut output = Output::standard(b'\n')?;
         let (options, mut failed, mut filters) =
             (self.read.apply(Options::new()), None::<Failure>, Vec::new());
@@ -107,7 +106,7 @@ impl Print {
             prometheus::tell(&filters, &mut output)?;
         }
         output.flush()?;
-        failed.map_or(Ok(Outcome::Done), Err)
+        failed.map_or(Ok(()), Err)
     }
 
     fn describe(&self, file: &Path, found: &AnyReader, output: &mut Output) -> Result<(), Failure> {

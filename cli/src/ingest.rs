@@ -122,7 +122,8 @@ impl Ingest {
         }
         if self.dry_run {
             let plan = ingest.plan().map_err(|error| self.failed(error))?;
-            return output::print(|output| report::plan(&job, &plan, self.json, output));
+            output::print(|output| report::plan(&job, &plan, self.json, output))?;
+            return Ok(Outcome::Done);
         }
         self.ingest(&job, is_store, &ingest, pace)
     }

@@ -7,7 +7,6 @@ use clap::{Args, Command};
 use clap_mangen::Man;
 
 use super::failure::Failure;
-use super::outcome::Outcome;
 
 /// Write the manual pages of gowk and its verbs into a folder
 #[derive(Args)]
@@ -20,7 +19,7 @@ pub(super) struct Manual {
 }
 
 impl Manual {
-    pub(super) fn run(self, mut command: Command) -> Result<Outcome, Failure> {
+    pub(super) fn run(self, mut command: Command) -> Result<(), Failure> {
         fs::create_dir_all(&self.folder).map_err(Failure::of_file(&self.folder, "create"))?;
         // Building the command gives each verb its whole name.
         command.build();
@@ -35,6 +34,6 @@ impl Manual {
             Man::new(command).title(name).render(&mut page).map_err(Failure::of_file(&path, "write"))?;
             fs::write(&path, page).map_err(Failure::of_file(&path, "write"))?;
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }

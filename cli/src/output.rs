@@ -15,7 +15,6 @@ use rustix::fs::{AtFlags, CWD, OFlags, fcntl_getfl, linkat};
 use tempfile::{Builder, NamedTempFile, TempPath};
 
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::paths::own;
 
 /// Bytes of keys gathered before they are written.
@@ -234,11 +233,10 @@ pub(super) fn folder(path: &Path) -> &Path {
 }
 
 /// Prints what `print` writes to standard output.
-pub(super) fn print(print: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Result<Outcome, Failure> {
+pub(super) fn print(print: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut output = Output::standard(b'\n')?;
     print(&mut output)?;
-    output.flush()?;
-    Ok(Outcome::Done)
+    output.flush()
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {

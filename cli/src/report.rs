@@ -14,7 +14,6 @@ use gowk::Options;
 
 use super::arguments::ReadArgs;
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::output::Output;
 use super::paths::belongs_to;
 use super::quantity;
@@ -42,7 +41,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         // Opens the output before it reads a long file, so that a wrong path fails at once.
         let mut standard = Output::standard(b'\n')?;
         match &self.output {
@@ -64,7 +63,7 @@ impl Report {
                 standard.flush()?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }
 

@@ -9,7 +9,6 @@ use super::arguments::LockArgs;
 use super::creation::{GROWTH, refused};
 use super::failure::Failure;
 use super::info;
-use super::outcome::Outcome;
 use super::output;
 use super::quantity;
 
@@ -52,7 +51,7 @@ fn limit_of<T>(parse: fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<
 }
 
 impl Set {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
         let now = writer.limits()?;
         let limits = Limits {

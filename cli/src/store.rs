@@ -13,7 +13,6 @@ use std::time::SystemTime;
 use clap::{Args, Subcommand};
 
 use super::failure::Failure;
-use super::outcome::Outcome;
 
 pub(super) use info::print as print_info;
 pub(super) use reader::AnyReader;
@@ -45,7 +44,7 @@ enum Verb {
 }
 
 impl Store {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         match self.verb {
             Verb::Compact(verb) => verb.run(),
             Verb::Create(verb) => verb.run(),

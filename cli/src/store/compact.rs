@@ -10,7 +10,6 @@ use gowk::store::{Compacted, Store};
 use super::super::arguments::ClockArgs;
 use super::super::bar;
 use super::super::failure::Failure;
-use super::super::outcome::Outcome;
 use super::super::output;
 
 /// Fold what small commits have brought into the files of the shards
@@ -45,7 +44,7 @@ pub(super) struct Compact {
 }
 
 impl Compact {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let options =
             self.clock.apply(bar::fetching(Options::new())).threads(threads.map_or(1, NonZeroUsize::get));

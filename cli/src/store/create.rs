@@ -10,7 +10,6 @@ use super::super::bar;
 use super::super::creation::{Shape, refused};
 use super::super::failure::Failure;
 use super::super::field::RuleArgs;
-use super::super::outcome::Outcome;
 use super::super::quantity;
 
 /// Create a store: empty, or out of a filter
@@ -54,7 +53,7 @@ pub(super) struct Create {
 }
 
 impl Create {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         self.shape.check_for_store(&self.store)?;
         let shards = u32::try_from(self.shards).unwrap_or(u32::MAX);
         if let Some(from) = &self.from {
@@ -64,6 +63,6 @@ impl Create {
             let options = self.rules.apply(self.shape.options(self.capacity.unwrap_or_default()));
             Store::create(&self.store, shards, &options).map_err(|error| refused(&self.store, error))?;
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::super::failure::Failure;
 use super::super::json;
-use super::super::outcome::Outcome;
 use super::super::output;
 use super::utc;
 
@@ -64,7 +63,7 @@ impl<'a> From<&'a Version> for Entry<'a> {
 }
 
 impl Log {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let versions = Store::open(&self.store)?.log()?;
         output::print(|output| {
             versions.iter().rev().map(Entry::from).try_for_each(|entry| {

@@ -8,7 +8,6 @@ use clap::Args;
 use gowk::store::{Store, Vacuumed};
 
 use super::super::failure::Failure;
-use super::super::outcome::Outcome;
 use super::super::output;
 use super::super::quantity;
 
@@ -46,7 +45,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 impl Vacuum {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let store = Store::open(&self.store)?;
         let vacuum = gowk::store::Vacuum::default().keep(self.keep.get()).grace(self.grace);
         let Vacuumed { version, versions, files, bytes, foreign, uploads, uploads_hidden, .. } =
