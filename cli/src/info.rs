@@ -119,9 +119,8 @@ impl Print {
     fn describe_filter(&self, file: &Path, info: Info, output: &mut Output) -> Result<(), Failure> {
         let times = Times::of(file);
         if self.json {
-            let rfc_3339 = |time| humantime::format_rfc3339_seconds(time).to_string();
             let seed = self.show_seed.then(|| info.seed.get().to_string());
-            let (file_made, last_written) = (times.made.map(rfc_3339), times.written.map(rfc_3339));
+            let (file_made, last_written) = (times.made.map(quantity::utc), times.written.map(quantity::utc));
             let file = file.to_string_lossy().into_owned();
             let description = json::Description { file, file_made, last_written, seed, info };
             return output.line(json::line(&description));

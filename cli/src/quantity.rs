@@ -115,10 +115,14 @@ pub(super) fn chance(rate: f64) -> String {
     if rate > 0.0 { format!("{rate:.2e} (1 in {rounded})") } else { "0".to_owned() }
 }
 
+/// A time as RFC 3339 writes it, in UTC.
+pub(super) fn utc(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
 /// `2026-05-17 18:04:12 UTC`
 pub(super) fn time(time: SystemTime) -> String {
-    let text = humantime::format_rfc3339_seconds(time).to_string();
-    text.replace('T', " ").replace('Z', " UTC")
+    utc(time).replace('T', " ").replace('Z', " UTC")
 }
 
 /// A time in milliseconds since 1970, as [`time`] writes it; of the year 9999 at most.

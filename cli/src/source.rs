@@ -181,9 +181,7 @@ impl Reading {
             _ => Ok(()),
         }
     }
-}
 
-impl Reading {
     /// Reads the lines of an input, which are the keys, to its end; `None` if the receiver is gone.
     fn lines(
         &self,

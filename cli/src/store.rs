@@ -8,8 +8,6 @@ mod reader;
 mod vacuum;
 mod verify;
 
-use std::time::SystemTime;
-
 use clap::{Args, Subcommand};
 
 use super::failure::Failure;
@@ -52,9 +50,4 @@ impl Store {
             Verb::Vacuum(verb) => verb.run(),
         }
     }
-}
-
-/// A time as RFC 3339 writes it, in UTC.
-fn utc(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(time).to_string()
 }

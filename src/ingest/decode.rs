@@ -81,16 +81,10 @@ impl Read for Counted {
 /// The first bytes of a stream, read already, and the rest of it.
 type Begun = Chain<Cursor<Vec<u8>>, Counted>;
 
-enum Stream {
-    Plain(Begun),
-    Gzip(Box<MultiGzDecoder<BufReader<Begun>>>),
-    Zstd(Box<zstd::Decoder<'static, BufReader<Begun>>>),
-}
-
 /// The decompressed bytes of a stream.
 pub(super) struct Decoder {
     packing: Packing,
-    stream: Stream,
+    stream: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
 }
 
@@ -135,14 +129,11 @@ impl Decoder {
 
     fn packed(packing: Packing, all: Begun, read: Arc<AtomicU64>) -> Result<Self, InputProblem> {
         let buffered = |all| BufReader::with_capacity(CHUNK, all);
-        let stream = match packing {
+        let stream: Box<dyn Read + Send> = match packing {
             Packing::Foreign(format) => return Err(InputProblem::Foreign { format }),
-            Packing::Plain => Stream::Plain(all),
-            Packing::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(buffered(all)))),
-            Packing::Zstd => {
-                let decoder = zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?;
-                Stream::Zstd(Box::new(decoder))
-            }
+            Packing::Plain => Box::new(all),
+            Packing::Gzip => Box::new(MultiGzDecoder::new(buffered(all))),
+            Packing::Zstd => Box::new(zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?),
         };
         Ok(Self { packing, stream, read })
     }
@@ -191,11 +182,7 @@ fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
 impl Read for Decoder {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         // At its end each of them returns 0, again and again.
-        match &mut self.stream {
-            Stream::Plain(stream) => stream.read(into),
-            Stream::Gzip(stream) => stream.read(into),
-            Stream::Zstd(stream) => stream.read(into),
-        }
+        self.stream.read(into)
     }
 }
 

@@ -71,11 +71,9 @@ impl Regions {
         let loads: Vec<f64> = report.used_slots.iter().map(|used| f64::from(*used) / slots).collect();
         let mut damaged = vec![false; loads.len()];
         for page in report.damaged.iter().chain(&report.malformed) {
-            usize::try_from(page.region)
-                .ok()
-                .and_then(|region| damaged.get_mut(region))
-                .into_iter()
-                .for_each(|is| *is = true);
+            if let Some(is) = usize::try_from(page.region).ok().and_then(|region| damaged.get_mut(region)) {
+                *is = true;
+            }
         }
         Self { loads, damaged, full: info.slots_per_bucket.headroom() }
     }

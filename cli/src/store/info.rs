@@ -11,7 +11,6 @@ use super::super::info as filter;
 use super::super::json;
 use super::super::output::Output;
 use super::super::quantity::{self, grouped};
-use super::utc;
 
 #[derive(Serialize)]
 struct Facts<'a> {
@@ -48,7 +47,7 @@ pub(in super::super) fn print(
 ) -> Result<(), Failure> {
     let store = reader.store();
     let (description, info, version) = (store.description(), &reader.info(), reader.version());
-    let (file, time) = (path.to_string_lossy(), utc(version.time));
+    let (file, time) = (path.to_string_lossy(), quantity::utc(version.time));
     let seed = show_seed.then(|| description.seed.get().to_string());
     let last = version.tokens.iter();
     let tokens =

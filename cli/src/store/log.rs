@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::failure::Failure;
 use super::super::json;
 use super::super::output;
-use super::utc;
+use super::super::quantity;
 
 /// List the versions of a store, the newest first
 #[derive(Args)]
@@ -50,7 +50,7 @@ impl<'a> From<&'a Version> for Entry<'a> {
         let own = version.tokens.iter().find(|(_, done)| done.version == version.number);
         Self {
             version: version.number,
-            time: utc(version.time),
+            time: quantity::utc(version.time),
             operation: &version.operation,
             base: version.base,
             files: files.filter(|since| *since == version.number).count() as u64,
