@@ -95,15 +95,8 @@ impl From<Writer> for Destination {
 impl Destination {
     /// An update of a store, which [`commit`](Self::commit) commits as `operation`, with a token if one is given.
     pub fn store(store: Store, update: Update, operation: &'static str, token: Option<Token>) -> Self {
-        let sealing = Box::new(|_, _| ());
-        Self(To::Store(Box::new(InStore {
-            store,
-            update: Some(update),
-            operation,
-            token,
-            is_job: false,
-            sealing,
-        })))
+        let (update, sealing) = (Some(update), Box::new(|_, _| ()));
+        Self(To::Store(Box::new(InStore { store, update, operation, token, is_job: false, sealing })))
     }
 
     /// Makes each commit to a store call `told` with the number of shards sealed, and of all shards to seal.

@@ -253,9 +253,14 @@ fn name(given: Option<Spanned<String>>, path: &Path) -> Result<String, Misfit> {
     if fits(&name) { Ok(name) } else { Err((JobProblem::Value { key: "name", expected: EXPECTED }, None)) }
 }
 
-/// The column with this number, from 1.
-fn number_of(number: u64) -> Option<Column> {
-    usize::try_from(number).ok()?.checked_sub(1).map(Column::Number)
+impl RawColumn {
+    /// `None` for the number 0: columns are counted from 1.
+    fn column(&self) -> Option<Column> {
+        match self {
+            Self::Name(name) => Some(Column::Name(name.clone())),
+            Self::Number(number) => usize::try_from(*number).ok()?.checked_sub(1).map(Column::Number),
+        }
+    }
 }
 
 impl RawInput {
@@ -276,13 +281,11 @@ impl RawInput {
             (RawColumn::Name(_), Format::Csv { .. }) if self.header == Some(false) => {
                 Err(wrong("time", time, "a number, from 1, where there is no header"))
             }
-            (RawColumn::Name(name), Format::Csv { header, .. }) => {
-                *header = true;
-                Ok(TimeField::Column(Column::Name(name.clone())))
+            (column, Format::Csv { header, .. }) => {
+                *header |= matches!(column, RawColumn::Name(_));
+                let column = column.column().map(TimeField::Column);
+                column.ok_or_else(|| wrong("time", time, "a name, or a number from 1"))
             }
-            (RawColumn::Number(number), Format::Csv { .. }) => number_of(*number)
-                .map(TimeField::Column)
-                .ok_or(wrong("time", time, "a name, or a number from 1")),
             (RawColumn::Name(path), Format::Jsonl { .. }) => Ok(TimeField::path(path)),
             (RawColumn::Number(_), Format::Jsonl { .. }) => {
                 Err(wrong("time", time, "a name, for format `jsonl`"))
@@ -343,13 +346,8 @@ impl RawInput {
             }
             RawField::Several(all) => all,
         };
-        let column = |column: &RawColumn| match column {
-            RawColumn::Name(name) => Ok(Column::Name(name.clone())),
-            RawColumn::Number(number) => {
-                number_of(*number).ok_or(wrong("field", field, "a name, or a number from 1"))
-            }
-        };
-        let columns = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let columns: Option<Vec<_>> = columns.iter().map(RawColumn::column).collect();
+        let columns = columns.ok_or_else(|| wrong("field", field, "a name, or a number from 1"))?;
         let is_named = columns.iter().any(|column| matches!(column, Column::Name(_)));
         if is_named && self.header == Some(false) {
             return Err(wrong("field", field, "a number, from 1, where there is no header"));
