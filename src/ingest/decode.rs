@@ -97,21 +97,19 @@ impl Decoder {
         read: Arc<AtomicU64>,
     ) -> Result<Self, InputProblem> {
         let mut counted = Counted { stream: Box::new(stream), read: read.clone() };
+        if plain {
+            return Self::packed(Packing::Plain, Cursor::new(Vec::new()).chain(counted), read);
+        }
         let (mut begin, mut length) = (vec![0; CHUNK], 0);
         let packing = loop {
-            let packing = if plain {
-                Some(Packing::Plain)
-            } else {
-                Packing::of(begin.get(..length).unwrap_or_default())
-            };
-            match packing.filter(|_| plain || length > 0) {
-                Some(packing) => break packing,
-                None => match counted.read(begin.get_mut(length..).unwrap_or_default()) {
-                    Ok(0) => break Packing::Plain,
-                    Ok(more) => length += more,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(unreadable(error)),
-                },
+            if let Some(packing) = Packing::of(begin.get(..length).unwrap_or_default()) {
+                break packing;
+            }
+            match counted.read(begin.get_mut(length..).unwrap_or_default()) {
+                Ok(0) => break Packing::Plain,
+                Ok(more) => length += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(error)),
             }
         };
         begin.truncate(length);
