@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
-use super::prometheus::{self, Found, Verified};
+use super::prometheus::{self, Found};
 use super::store::{self, AnyReader};
 
 /// Read whole filters and name what is damaged; exit 1 if anything is
@@ -58,13 +58,13 @@ impl Verify {
                     None
                 }
             };
-            verified.push(Verified { file, found });
+            verified.push((file.as_path(), found));
         }
         if self.prometheus {
             prometheus::tell_verified(&verified, SystemTime::now(), &mut output)?;
         }
         output.flush()?;
-        let clean = verified.iter().all(|verified| verified.found.is_some_and(|found| found.clean));
+        let clean = verified.iter().all(|(_, found)| found.is_some_and(|found| found.clean));
         match failed {
             Some(failure) => Err(failure),
             None if clean => Ok(Outcome::Done),

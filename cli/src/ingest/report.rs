@@ -222,20 +222,18 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
         let kept = |begin: &Option<(PathBuf, u64)>| {
             begin.as_ref().map(|(path, length)| (text(path), *length)).unzip()
         };
-        let (output_path, output_keeps) = kept(&plan.output);
-        let (refused, refused_keeps) = kept(&plan.refused);
-        let (rejects, rejects_keeps) = kept(&plan.rejects);
+        let [new, refused, rejects] = [&plan.output, &plan.refused, &plan.rejects].map(kept);
         let planned = Planned {
             job: job.name().to_owned(),
             filter: text(job.filter()),
             filter_exists: plan.filter_exists,
             inputs: plan.inputs.iter().map(PlannedLine::from).collect(),
-            output: output_path,
-            output_keeps,
-            refused,
-            refused_keeps,
-            rejects,
-            rejects_keeps,
+            output: new.0,
+            output_keeps: new.1,
+            refused: refused.0,
+            refused_keeps: refused.1,
+            rejects: rejects.0,
+            rejects_keeps: rejects.1,
         };
         return output.line(json::line(&planned));
     }
