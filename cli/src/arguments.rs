@@ -229,8 +229,7 @@ impl KeyArgs {
         if writes || self.fields.is_parquet() {
             source::check_headers(self.files(), &rules, self.plain)?;
         }
-        let standard = || PathBuf::from("-");
-        let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
+        let inputs = if self.input.is_empty() { vec!["-".into()] } else { self.input.clone() };
         let (plain, missing, rejects) = (self.plain, self.fields.missing, self.fields.rejects.clone());
         Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
     }

@@ -57,21 +57,12 @@ tail: the bits by which an entry tells keys apart; each doubling takes one
 void entry: one whose tail is used up; each further doubling copies it
 quarantined bucket: one that was damaged and repaired; it answers \"present\" to every key";
 
-/// The times that the file system keeps of a filter's file.
-struct Times {
-    /// When this file was made: at the filter's creation, or the last doubling or copy.
-    made: Option<SystemTime>,
-    /// When it or its journal was last written to.
-    written: Option<SystemTime>,
-}
-
-impl Times {
-    fn of(file: &Path) -> Self {
-        let [data, journal, _] = paths::own(file).map(|path| path.metadata().ok());
-        let made = data.as_ref().and_then(|data| data.created().ok());
-        let written = [data, journal].into_iter().flatten().filter_map(|file| file.modified().ok()).max();
-        Self { made, written }
-    }
+/// When a filter's file was made: at the filter's creation, or the last doubling or copy; and when it or its journal was
+/// last written to. The file system keeps these times.
+fn times(file: &Path) -> [Option<SystemTime>; 2] {
+    let [data, journal, _] = paths::own(file).map(|path| path.metadata().ok());
+    let made = data.as_ref().and_then(|data| data.created().ok());
+    [made, [data, journal].into_iter().flatten().filter_map(|file| file.modified().ok()).max()]
 }
 
 impl Print {
@@ -117,16 +108,16 @@ impl Print {
     }
 
     fn describe_filter(&self, file: &Path, info: Info, output: &mut Output) -> Result<(), Failure> {
-        let times = Times::of(file);
+        let times = times(file);
         if self.json {
             let seed = self.show_seed.then(|| info.seed.get().to_string());
-            let (file_made, last_written) = (times.made.map(quantity::utc), times.written.map(quantity::utc));
+            let [file_made, last_written] = times.map(|time| time.map(quantity::utc));
             let file = file.to_string_lossy().into_owned();
             let description = json::Description { file, file_made, last_written, seed, info };
             return output.line(json::line(&description));
         }
         let seed = self.show_seed.then(|| ("seed", info.seed.get().to_string()));
-        let facts = facts(file, &times, &info);
+        let facts = facts(file, times, &info);
         for (name, value) in facts.into_iter().chain(seed).chain(ages(&info)) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
@@ -139,7 +130,7 @@ impl Print {
 
 /// What metrics tell of a file, and whether all of it could be read.
 fn metrics(file: &Path, found: Result<AnyReader, Failure>) -> (Told<'_>, Result<(), Failure>) {
-    let mut told = Told { file, info: None, store: None, last_written: Times::of(file).written };
+    let mut told = Told { file, info: None, store: None, last_written: times(file)[1] };
     let outcome = found.and_then(|found| {
         if let AnyReader::Store(reader) = &found {
             (told.store, told.last_written) = (Some(reader.info()), Some(reader.version().time));
@@ -150,7 +141,7 @@ fn metrics(file: &Path, found: Result<AnyReader, Failure>) -> (Told<'_>, Result<
     (told, outcome)
 }
 
-fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)> {
+fn facts(file: &Path, [made, written]: [Option<SystemTime>; 2], info: &Info) -> Vec<(&'static str, String)> {
     let made_for = made_for(info.capacity, info.requested_false_positive_rate);
     let counting = info.kind == Kind::Counting;
     let (keys, stored) = if counting {
@@ -181,8 +172,8 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ("kind", kind_of(info).to_owned()),
         ("keys are taken", key_rules(info)),
         ("created for", made_for),
-        ("this file since", format!("{}: its creation, or the last doubling or copy", time(times.made))),
-        ("last written", time(times.written)),
+        ("this file since", format!("{}: its creation, or the last doubling or copy", time(made))),
+        ("last written", time(written)),
         ("slots per bucket", info.slots_per_bucket.get().to_string()),
         ("generation", info.generation.to_string()),
         ("regions", regions),

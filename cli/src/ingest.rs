@@ -163,13 +163,7 @@ impl Ingest {
         })?;
         let signal = stop.transpose()?.and_then(|stop| stop.signal()).filter(|_| !summary.finished);
         output::print(|output| report::summary(job, &summary, signal, self.json, output))?;
-        match (refusals.failure(summary.run.keys, job.refused()), signal) {
-            (Some(failure), None) => Err(failure),
-            (failure, signal) => {
-                failure.into_iter().for_each(output::note);
-                Ok(signal.map_or(Outcome::Done, Outcome::Stopped))
-            }
-        }
+        refusals.outcome(summary.run.keys, job.refused(), signal)
     }
 
     fn failed(&self, error: ingest::Error) -> Failure {

@@ -394,18 +394,13 @@ impl Intake<'_> {
                 "stopped by a signal; the {taken} keys taken until then are committed"
             ));
         }
-        match (self.refusals.failure(taken, None), signal) {
-            (Some(failure), None) => Err(failure),
-            (failure, signal) => {
-                failure.into_iter().for_each(output::note);
-                let absent = taken.saturating_sub(self.tally.new);
-                if self.verb.deed == Deed::Remove && signal.is_none() && absent > 0 {
-                    output::note(format_args!("{file}: {absent} of {taken} keys were absent"));
-                    return Ok(Outcome::NotFound);
-                }
-                Ok(signal.map_or(Outcome::Done, Outcome::Stopped))
-            }
+        let outcome = self.refusals.outcome(taken, None, signal)?;
+        let absent = taken.saturating_sub(self.tally.new);
+        if self.verb.deed == Deed::Remove && signal.is_none() && absent > 0 {
+            output::note(format_args!("{file}: {absent} of {taken} keys were absent"));
+            return Ok(Outcome::NotFound);
         }
+        Ok(outcome)
     }
 
     /// Prints how many keys were read, new and refused, as an event or as a line for people.
