@@ -5,7 +5,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -201,18 +201,9 @@ impl KeyArgs {
         })
     }
 
-    /// The rules for the inputs. Fails if the filter or store has key rules that this build does not know.
-    fn rules(&self, known: Option<KeyRules>, time: Option<&TimeArgs>, file: &Path) -> Result<Rules, Failure> {
-        let mut rules = Rules::new(self.fields.format(self.separator()));
-        rules.key = known.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })?;
-        Ok(match time {
-            Some(time) => time.apply(rules),
-            None => rules,
-        })
-    }
-
     /// Starts to read the keys, and their times if the verb takes any, for a filter or store with these rules. `writes`
-    /// says whether the verb writes records, and `steady` whether the input alone decides where pieces end.
+    /// says whether the verb writes records, and `steady` whether the input alone decides where pieces end. Fails if the
+    /// filter or store has key rules that this build does not know.
     pub(super) fn start(
         &self,
         (known, time): (Option<KeyRules>, Option<&TimeArgs>),
@@ -220,7 +211,9 @@ impl KeyArgs {
         writes: bool,
         steady: bool,
     ) -> Result<Source, Failure> {
-        let rules = self.rules(known, time, file)?;
+        let mut rules = Rules::new(self.fields.format(self.separator()));
+        rules.key = known.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })?;
+        let rules = time.into_iter().fold(rules, |rules, time| time.apply(rules));
         if !self.given().is_empty() {
             let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
             let mut piece = Piece::new(Batch::default(), Read::new(first));
@@ -236,8 +229,7 @@ impl KeyArgs {
         if writes || self.fields.is_parquet() {
             source::check_headers(self.files(), &rules, self.plain)?;
         }
-        let standard = || PathBuf::from("-");
-        let inputs = if self.input.is_empty() { vec![standard()] } else { self.input.clone() };
+        let inputs = if self.input.is_empty() { vec!["-".into()] } else { self.input.clone() };
         let (plain, missing, rejects) = (self.plain, self.fields.missing, self.fields.rejects.clone());
         Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
     }
@@ -250,25 +242,20 @@ impl KeyArgs {
     /// Opens the file that `option` names, to append keys or records to it. Fails if that is an input, or standard
     /// output.
     pub(super) fn appending(&self, path: &Path, option: &'static str) -> Result<Output, Failure> {
-        let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
         let output = Output::appending(path, self.separator())?;
         // Keys written to an input would be read and written again, without end.
         let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
-        let own = path.metadata().ok().and_then(id);
-        let of_stream = |stream: io::Result<std::os::fd::OwnedFd>| {
-            stream.and_then(|stream| File::from(stream).metadata()).ok().and_then(id)
-        };
-        let is_own = |found: Option<_>| found.is_some() && found == own;
-        for input in self.files() {
-            if is_own(input.metadata().ok().and_then(id)) {
-                return Err(refused(format!("the input {}", input.display())));
-            }
-        }
-        if self.reads_standard_input() && is_own(of_stream(io::stdin().as_fd().try_clone_to_owned())) {
-            return Err(refused("standard input".to_owned()));
-        }
-        if is_own(of_stream(io::stdout().as_fd().try_clone_to_owned())) {
-            return Err(refused("standard output".to_owned()));
+        let of_stream = |stream: io::Result<OwnedFd>| File::from(stream.ok()?).metadata().ok().and_then(id);
+        let of_file = |file: &Path| file.metadata().ok().and_then(id);
+        let input = self.reads_standard_input().then(|| of_stream(io::stdin().as_fd().try_clone_to_owned()));
+        let streams = [
+            ("standard input".to_owned(), input.flatten()),
+            ("standard output".to_owned(), of_stream(io::stdout().as_fd().try_clone_to_owned())),
+        ];
+        let inputs = self.files().map(|input| (format!("the input {}", input.display()), of_file(input)));
+        let own = of_file(path);
+        if let Some((is, _)) = inputs.chain(streams).find(|(_, id)| id.is_some() && *id == own) {
+            return Err(Failure::RefusedOutput { path: path.to_owned(), is, option });
         }
         Ok(output)
     }
@@ -312,8 +299,7 @@ impl KeyArgs {
             let next = match feed.try_next()? {
                 Some(next) => next,
                 None => {
-                    output.flush()?;
-                    aside.flush()?;
+                    aside.flush(output)?;
                     feed.next(None)?
                 }
             };
@@ -330,8 +316,7 @@ impl KeyArgs {
                 Next::Woken => false,
             };
             if is_enough {
-                output.flush()?;
-                aside.flush()?;
+                aside.flush(output)?;
                 return Ok(aside.skipped);
             }
         }

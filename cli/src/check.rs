@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use gowk::ingest::Item;
 use gowk::{OnDamage, Options};
 
@@ -11,6 +11,7 @@ use super::arguments::{KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
+use super::quantity;
 use super::window::Window;
 
 /// Print the keys that are present; exit 0 if any was, 1 if none
@@ -61,8 +62,8 @@ pub(super) struct Check {
     output: Option<PathBuf>,
 
     /// What to answer for a key whose page is damaged: an error, or that the key is present
-    #[arg(long, value_enum, default_value_t)]
-    on_damage: Damage,
+    #[arg(long, default_value = "error", value_parser = quantity::word_of(&ON_DAMAGE))]
+    on_damage: OnDamage,
 
     /// Print one JSON object instead of the keys
     #[arg(long)]
@@ -78,21 +79,12 @@ pub(super) struct Check {
     keys: KeyArgs,
 }
 
-#[derive(Clone, Copy, Default, ValueEnum)]
-enum Damage {
-    #[default]
-    Error,
-    Present,
-}
+const ON_DAMAGE: [(&str, OnDamage); 2] = [("error", OnDamage::Error), ("present", OnDamage::Present)];
 
 impl Check {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         self.keys.check()?;
-        let on_damage = match self.on_damage {
-            Damage::Error => OnDamage::Error,
-            Damage::Present => OnDamage::Present,
-        };
-        let options = self.read.apply(self.threads.apply(Options::new())).on_damage(on_damage);
+        let options = self.read.apply(self.threads.apply(Options::new())).on_damage(self.on_damage);
         let options = self.keys.rules.apply(options);
         let window = Window::open(std::iter::once(&self.file).chain(&self.filter), &options)?;
         let rules = window.rules()?;

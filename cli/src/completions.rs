@@ -4,7 +4,6 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::output::Output;
 
 /// Print a script that completes gowk's arguments in a shell
@@ -17,13 +16,12 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    pub(super) fn run(self, command: &mut Command) -> Result<Outcome, Failure> {
+    pub(super) fn run(self, command: &mut Command) -> Result<(), Failure> {
         // Into memory first: the generator panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, "gowk", &mut script);
         let mut output = Output::standard(b'\n')?;
         output.key(&script)?;
-        output.flush()?;
-        Ok(Outcome::Done)
+        output.flush()
     }
 }

@@ -6,11 +6,9 @@ use clap::Args;
 use gowk::{Error, Options};
 
 use super::arguments::ReadArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
-use super::outcome::Outcome;
-use super::paths;
-use super::store;
+use super::store::AnyReader;
 
 /// Copy a filter, as of one commit, to a new file or over another filter
 ///
@@ -37,21 +35,21 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if paths::is_store(&self.file) && !self.force {
-            return store::copy(&self.file, &self.dest);
-        }
-        let bar = Bar::new("copying");
-        let reader = self.read.apply(Options::new()).read(&self.file)?;
-        let progress = &mut |done, all| bar.tell(done, all);
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let options = self.read.apply(Options::new());
         if self.force {
-            reader.copy_over(&self.dest, progress)?;
-        } else {
-            reader.copy_to(&self.dest, progress).map_err(|error| match error {
-                error @ Error::Exists { .. } => Failure::InTheWay(error),
-                error => error.into(),
-            })?;
+            options.read(&self.file)?.copy_over(&self.dest, &mut bar::of("copying"))?;
+            return Ok(());
         }
-        Ok(Outcome::Done)
+        match AnyReader::open(&self.file, &options)? {
+            AnyReader::Filter(reader) => {
+                reader.copy_to(&self.dest, &mut bar::of("copying")).map_err(|error| match error {
+                    error @ Error::Exists { .. } => Failure::InTheWay(error),
+                    error => error.into(),
+                })?;
+            }
+            AnyReader::Store(reader) => reader.join_to(&self.dest, &mut bar::of("joining"))?,
+        }
+        Ok(())
     }
 }

@@ -8,7 +8,6 @@ use gowk::Options;
 
 use super::arguments::{KeyArgs, ReadArgs};
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::output;
 use super::store::AnyReader;
 
@@ -41,7 +40,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         self.keys.check()?;
         let options = self.keys.rules.apply(self.read.apply(Options::new()));
         let reader = AnyReader::open(&self.file, &options)?;
@@ -62,6 +61,6 @@ impl Count {
             let file = self.file.display();
             output::note(format_args!("{file}: {at_least} of these counts mean {highest} or more"));
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }

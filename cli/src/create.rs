@@ -12,7 +12,6 @@ use super::creation::{Shape, refused};
 use super::failure::Failure;
 use super::field::RuleArgs;
 use super::json;
-use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::quantity;
 
@@ -52,7 +51,7 @@ pub(super) struct Create {
     capacity: Option<u64>,
 
     /// Make it like this filter, so that the two can be merged: same kind, seed, slots, regions at creation and limits
-    #[arg(long, value_name = "FILE", conflicts_with_all = Shape::ARGUMENTS)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = Shape::arguments())]
     #[arg(conflicts_with_all = ["capacity", "trim", "ignore_case"])]
     like: Option<PathBuf>,
 
@@ -95,7 +94,7 @@ struct Near {
 }
 
 impl Create {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let options = match &self.like {
             Some(other) => Options::like(&Reader::open(other)?)?,
             None => self.rules.apply(self.shape.options(self.capacity.unwrap_or_default())),
@@ -132,34 +131,23 @@ impl Create {
     }
 
     fn tell(&self, plan: &Plan, near: Option<Near>, output: &mut Output) -> Result<(), Failure> {
-        let Plan {
-            kind,
-            capacity,
-            file_length,
-            bytes_per_key,
-            slots_per_bucket,
-            false_positive_rate,
-            retention,
-            keep_newest,
-            ..
-        } = *plan;
         if self.json {
             let (file, created) = (self.file.to_string_lossy(), !self.dry_run);
             return output.line(json::line(&Created { file, created, plan, near }));
         }
-        let (file, keys) = (self.file.display(), quantity::grouped(capacity));
+        let (file, kind, keys) = (self.file.display(), plan.kind, quantity::grouped(plan.capacity));
+        let (bytes_per_key, slots) = (plan.bytes_per_key, plan.slots_per_bucket.get());
         let would = if self.dry_run { "would be created" } else { "created" };
         output.line(format_args!(
-            "{file}: {would}, a {kind} for {keys} keys: {} ({bytes_per_key:.2} bytes a key), {} slots per bucket, \
+            "{file}: {would}, a {kind} for {keys} keys: {} ({bytes_per_key:.2} bytes a key), {slots} slots per bucket, \
              false-positive rate when full {}",
-            quantity::bytes(file_length),
-            slots_per_bucket.get(),
-            quantity::chance(false_positive_rate)
+            quantity::bytes(plan.file_length),
+            quantity::chance(plan.false_positive_rate)
         ))?;
-        if let Some(retention) = retention {
+        if let Some(retention) = plan.retention {
             output.line(format_args!("{file}: {retention}"))?;
         }
-        if let Some(newest) = keep_newest {
+        if let Some(newest) = plan.keep_newest {
             output.line(format_args!("{file}: {}", quantity::newest(newest)))?;
         }
         let Some(Near { false_positive_rate, bytes_per_key }) = near else { return Ok(()) };
@@ -167,7 +155,7 @@ impl Create {
             "{file}: with a false-positive rate of {} it would take {bytes_per_key:.2} bytes a key: \
              --slots-per-bucket {}",
             quantity::chance(false_positive_rate),
-            slots_per_bucket.get() + 1
+            slots + 1
         ))
     }
 }

@@ -1,12 +1,11 @@
 //! The options that shape a new filter.
 
-use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Command, Id};
 use gowk::store::Store;
-use gowk::{Error, Info, Options, SlotsPerBucket};
+use gowk::{Error, Growth, Info, Options, SlotsPerBucket};
 
 use super::failure::Failure;
 use super::output;
@@ -57,7 +56,7 @@ pub(super) struct Shape {
     seed: Option<u64>,
 
     /// Whether the filter doubles itself when it is full [default: auto]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = quantity::word_of(&GROWTH))]
     growth: Option<Growth>,
 
     /// Bytes that the file may grow to; K, M, G and T mean powers of 1024 [default: no limit]
@@ -69,44 +68,33 @@ pub(super) struct Shape {
     max_false_positive_rate: Option<f64>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Growth {
-    Auto,
-    Never,
+/// Whether a filter doubles itself, by the words of the option.
+pub(super) const GROWTH: [(&str, Growth); 2] = [("auto", Growth::Auto), ("never", Growth::Never)];
+
+/// The options with which an existing filter or store was created, and their values.
+macro_rules! created_with {
+    ($created:expr) => {{
+        let slots = $created.slots_per_bucket;
+        let rate = $created.requested_false_positive_rate.unwrap_or_else(|| slots.false_positive_rate());
+        let limit = |limit: Option<String>| limit.unwrap_or_else(|| "without limit".to_owned());
+        [
+            ("capacity", $created.capacity.to_string()),
+            ("false-positive-rate", rate.to_string()),
+            ("slots-per-bucket", slots.get().to_string()),
+            ("seed", $created.seed.get().to_string()),
+            ("growth", name_of($created.growth)),
+            ("max-file-size", limit(text($created.max_file_size))),
+            ("max-false-positive-rate", limit(text($created.max_false_positive_rate))),
+        ]
+    }};
 }
 
-/// The options with which an existing filter or store was created.
-struct Existing {
-    capacity: u64,
-    requested_false_positive_rate: Option<f64>,
-    slots_per_bucket: SlotsPerBucket,
-    seed: u64,
-    growth: gowk::Growth,
-    max_file_size: Option<u64>,
-    max_false_positive_rate: Option<f64>,
+fn name_of(growth: Growth) -> String {
+    GROWTH.iter().filter(|(_, known)| *known == growth).map(|(name, _)| *name).collect()
 }
 
-macro_rules! existing {
-    ($from:expr) => {
-        Existing {
-            capacity: $from.capacity,
-            requested_false_positive_rate: $from.requested_false_positive_rate,
-            slots_per_bucket: $from.slots_per_bucket,
-            seed: $from.seed.get(),
-            growth: $from.growth,
-            max_file_size: $from.max_file_size,
-            max_false_positive_rate: $from.max_false_positive_rate,
-        }
-    };
-}
-
-impl From<Growth> for gowk::Growth {
-    fn from(growth: Growth) -> Self {
-        match growth {
-            Growth::Auto => Self::Auto,
-            Growth::Never => Self::Never,
-        }
-    }
+fn text(value: Option<impl ToString>) -> Option<String> {
+    value.map(|value| value.to_string())
 }
 
 fn slots(text: &str) -> Result<SlotsPerBucket, String> {
@@ -114,66 +102,42 @@ fn slots(text: &str) -> Result<SlotsPerBucket, String> {
     slots.ok_or_else(|| "must be a whole number from 2 to 7".to_owned())
 }
 
-/// A limit, in words.
-fn limit<T: Display>(limit: Option<T>) -> String {
-    limit.map_or_else(|| "without limit".to_owned(), |limit| limit.to_string())
-}
-
 impl Shape {
     /// The names of all these arguments.
-    pub(super) const ARGUMENTS: [&str; 11] = [
-        "counting",
-        "forget_after",
-        "forget_within",
-        "refresh",
-        "keep_newest",
-        "false_positive_rate",
-        "slots_per_bucket",
-        "seed",
-        "growth",
-        "max_file_size",
-        "max_false_positive_rate",
-    ];
+    pub(super) fn arguments() -> Vec<Id> {
+        let command = Self::augment_args(Command::new(""));
+        command.get_arguments().map(|argument| argument.get_id().clone()).collect()
+    }
 
     /// Notes which of these options have no effect, because the filter exists and was created with others.
     pub(super) fn note_ignored(&self, capacity: Option<u64>, file: &Path, filter: &Info) {
-        self.note(capacity, file, &existing!(filter), "; `gowk set` changes growth and limits");
+        self.note(capacity, file, created_with!(filter), "; `gowk set` changes growth and limits");
     }
 
     /// The same for a store. Fails if the store is not of the kind asked for.
     pub(super) fn note_ignored_by_store(&self, capacity: Option<u64>, store: &Path) -> Result<(), Failure> {
         let opened = Store::open_with(store, &self.of_kind(Options::new()))?;
-        self.note(capacity, store, &existing!(opened.description()), "");
+        self.note(capacity, store, created_with!(opened.description()), "");
         Ok(())
     }
 
-    fn note(&self, capacity: Option<u64>, file: &Path, filter: &Existing, remedy: &str) {
-        let mut ignored = Vec::new();
-        let mut compare = |option: &str, agrees: Option<bool>, is: &dyn Fn() -> String| {
-            if agrees == Some(false) {
-                ignored.push(format!("--{option} is {}", is()));
-            }
-        };
-        let rate = filter.requested_false_positive_rate;
-        let growth = self.growth.map(|growth| gowk::Growth::from(growth) == filter.growth);
-        let (bytes, max_rate) = (filter.max_file_size, filter.max_false_positive_rate);
-        let slots = filter.slots_per_bucket;
-        compare("capacity", capacity.map(|keys| keys == filter.capacity), &|| filter.capacity.to_string());
-        compare("false-positive-rate", self.false_positive_rate.map(|asked| Some(asked) == rate), &|| {
-            rate.unwrap_or_else(|| slots.false_positive_rate()).to_string()
+    fn note(&self, capacity: Option<u64>, file: &Path, created: [(&str, String); 7], remedy: &str) {
+        let asked = [
+            text(capacity),
+            text(self.false_positive_rate),
+            text(self.slots_per_bucket.map(SlotsPerBucket::get)),
+            text(self.seed),
+            self.growth.map(name_of),
+            text(self.max_file_size),
+            text(self.max_false_positive_rate),
+        ];
+        let ignored = created.iter().zip(asked).filter_map(|((option, is), asked)| {
+            let shown = if *option == "seed" { "another" } else { is };
+            asked.filter(|asked| asked != is).map(|_| format!("--{option} is {shown}"))
         });
-        compare("slots-per-bucket", self.slots_per_bucket.map(|asked| asked == slots), &|| {
-            slots.get().to_string()
-        });
-        compare("seed", self.seed.map(|seed| seed == filter.seed), &|| "another".to_owned());
-        compare("growth", growth, &|| {
-            if filter.growth == gowk::Growth::Auto { "auto" } else { "never" }.to_owned()
-        });
-        compare("max-file-size", self.max_file_size.map(|asked| Some(asked) == bytes), &|| limit(bytes));
-        let asked = self.max_false_positive_rate;
-        compare("max-false-positive-rate", asked.map(|asked| Some(asked) == max_rate), &|| limit(max_rate));
+        let ignored = ignored.collect::<Vec<_>>().join(", ");
         if !ignored.is_empty() {
-            let (file, ignored) = (file.display(), ignored.join(", "));
+            let file = file.display();
             output::note(format_args!(
                 "{file}: exists already, and these options have no effect on it: {ignored} there{remedy}"
             ));
@@ -216,7 +180,7 @@ impl Shape {
 
     /// Asks for a filter of this shape; `rate` is the false-positive rate if none is given.
     pub(super) fn apply(&self, options: Options, capacity: u64, rate: Option<f64>) -> Options {
-        let growth = self.growth.unwrap_or(Growth::Auto).into();
+        let growth = self.growth.unwrap_or_default();
         let capacity = Some(capacity).filter(|_| self.keep_newest.is_none());
         let options = self.of_kind(options).growth(growth);
         let options = capacity.into_iter().fold(options, Options::capacity);
@@ -229,10 +193,10 @@ impl Shape {
     }
 }
 
-/// The failure to open or create the filter. An error about options gets the name of the file.
-pub(super) fn refused(file: &Path, error: Error) -> Failure {
-    match error {
-        error @ Error::Option { .. } => Failure::Creation { file: file.to_owned(), error },
-        error => error.into(),
+/// The failure to open or create a filter or store. An error about options gets the name of the file.
+pub(super) fn refused(file: &Path, error: impl Into<Failure>) -> Failure {
+    match error.into() {
+        Failure::Filter(error @ Error::Option { .. }) => Failure::Creation { file: file.to_owned(), error },
+        failure => failure,
     }
 }

@@ -104,7 +104,7 @@ impl Dedup {
             return Err(Failure::WindowOfItself { file: file.clone() });
         }
         let bar = self.intake.bar(true, self.output.is_none());
-        let window = Window::open(&self.filter, &self.intake.window_options(&bar))?;
+        let window = Window::open(&self.filter, &self.intake.options(&bar))?;
         let (file, shape) = (&self.file, &self.shape);
         let filter = |options: Options| {
             // On an existing filter, asking for a lower rate than its own is an error.
@@ -125,15 +125,13 @@ impl Dedup {
             Ok(shape.of_kind(self.threads.apply(options)))
         };
         let verb = Verb {
-            file,
-            name: "dedup",
-            deed: Deed::Insert,
             prints: true,
             output: self.output.as_deref(),
             window,
             insert: Some(&self.insert),
             bar: Some(bar),
+            ..Verb::new(file, "dedup", Deed::Insert)
         };
-        self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
+        self.intake.run(&verb, filter, of_store)
     }
 }

@@ -1,6 +1,5 @@
 //! Why a verb failed, in one line that names the file and what to do.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use super::quantity;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    #[error("{}", WithRemedy(.0))]
+    #[error("{}", with_remedy(.0))]
     Filter(#[from] Error),
 
     /// The library's error about options does not name the file.
@@ -57,7 +56,7 @@ pub(super) enum Failure {
     )]
     TokenBelow { store: PathBuf, application: String, number: u64, last: u64 },
 
-    #[error("{}; or replace it, and forget its keys, with --force", WithRemedy(.0))]
+    #[error("{}; or replace it, and forget its keys, with --force", with_remedy(.0))]
     InTheWay(Error),
 
     #[error("{input}: cannot {op}: {source}; check the path given with --input")]
@@ -146,13 +145,24 @@ fn meant(name: &Path, is_filter: bool) -> String {
 }
 
 /// How to go on after a commit that may be durable or not.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum HowToGoOn {
     /// Look at the filter.
+    #[error(
+        "they are if `gowk info {}` shows that commit or a higher one; if it shows a lower one, or no filter, they are \
+         not, so give them again",
+        .0.display()
+    )]
     Look(PathBuf),
     /// Look at the versions of the store.
+    #[error(
+        "they are if `gowk store log {}` lists that version; if it does not, give them again, with the same --token if \
+         they had one",
+        .0.display()
+    )]
     Log(PathBuf),
     /// Run the job again.
+    #[error("run the job again; it goes on from where the filter is")]
     Again,
 }
 
@@ -181,6 +191,11 @@ impl From<gowk::ingest::Error> for Failure {
 }
 
 impl Failure {
+    /// A function that makes an error of the system a failure to do `op` to a file.
+    pub(super) fn of_file<'a>(path: &'a Path, op: &'static str) -> impl Fn(io::Error) -> Self + use<'a> {
+        move |source| Self::File { path: path.to_owned(), op, source }
+    }
+
     /// Adds how many keys are committed.
     pub(super) fn partly(self, committed: u64, within: Option<[u64; 2]>) -> Self {
         Self::Partly { cause: Box::new(self), committed, within }
@@ -214,92 +229,62 @@ impl Failure {
 }
 
 /// An error of the library, with the remedy if the library's message lacks one.
-pub(super) struct WithRemedy<'a>(pub(super) &'a Error);
-
-impl fmt::Display for WithRemedy<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Error::NotFound { path } => {
-                let path = path.display();
-                write!(f, "{path}: no such filter; check the path, or create it with `gowk create`")
-            }
-            Error::Full { path, region, load } => write!(
-                f,
-                "{}: no room in region {region} at load {load:.3}, and growth is off; double it with `gowk grow`, let \
-                 it grow with `gowk set --growth auto`, or create a larger filter",
-                path.display()
-            ),
-            Error::Kind { path, found, wanted, op } => write!(
-                f,
-                "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {}",
-                path.display(),
-                match (found, wanted) {
-                    (_, Kind::Counting) => "with `--counting`",
-                    (_, Kind::Forgetting) => "with `--forget-after`",
-                    (Kind::Forgetting, _) => "without `--forget-after`",
-                    _ => "without `--counting`",
-                }
-            ),
-            Error::Newest { path, op } => write!(
-                f,
-                "{}: keeps the newest keys, and {op} is not for such filters, as only one sequence of keys has newest \
-                 ones; create a filter that keeps each key for a time, with --forget-after",
-                path.display()
-            ),
-            Error::Clock { clock, filter, path } => write!(
-                f,
-                "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say --clock-is-right",
-                path.display(),
-                quantity::time_of(*clock),
-                if clock < filter { "before" } else { "long after" },
-                quantity::time_of(*filter),
-                if clock < filter { "which never goes back" } else { "and all keys would be forgotten" }
-            ),
-            Error::Damaged { path, region, page } => write!(
-                f,
-                "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
-                path.display()
-            ),
-            Error::NotSealed { path, reason } => write!(
-                f,
-                "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once where it may be \
-                 written, as `gowk info` does; or open a copy that `gowk copy` made",
-                path.display()
-            ),
-            Error::Empty { .. } => {
-                write!(f, "{}; `gowk create` makes one, and `gowk dedup` does where there is no file", self.0)
-            }
-            Error::Unlike { .. } => write!(f, "{} (`gowk create --like`)", self.0),
-            Error::Exists { path } => write!(f, "{}: exists already; choose another name", path.display()),
-            Error::Locked { path } => {
-                let path = path.display();
-                write!(f, "{path}: locked by another writer; try again when it is done, or wait with --wait")
-            }
-            error => {
-                write!(f, "{error}")?;
-                remedy(error).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
-            }
+pub(super) fn with_remedy(error: &Error) -> String {
+    match error {
+        Error::NotFound { path } => {
+            let path = path.display();
+            format!("{path}: no such filter; check the path, or create it with `gowk create`")
         }
-    }
-}
-
-impl fmt::Display for HowToGoOn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Look(file) => write!(
-                f,
-                "they are if `gowk info {}` shows that commit or a higher one; if it shows a lower one, or no \
-                 filter, they are not, so give them again",
-                file.display()
-            ),
-            Self::Log(store) => write!(
-                f,
-                "they are if `gowk store log {}` lists that version; if it does not, give them again, with the same \
-                 --token if they had one",
-                store.display()
-            ),
-            Self::Again => f.write_str("run the job again; it goes on from where the filter is"),
+        Error::Full { path, region, load } => format!(
+            "{}: no room in region {region} at load {load:.3}, and growth is off; double it with `gowk grow`, let \
+             it grow with `gowk set --growth auto`, or create a larger filter",
+            path.display()
+        ),
+        Error::Kind { path, found, wanted, op } => format!(
+            "{}: is a {found}, but {op} needs a {wanted}; create another filter for that, {}",
+            path.display(),
+            match (found, wanted) {
+                (_, Kind::Counting) => "with `--counting`",
+                (_, Kind::Forgetting) => "with `--forget-after`",
+                (Kind::Forgetting, _) => "without `--forget-after`",
+                _ => "without `--counting`",
+            }
+        ),
+        Error::Newest { path, op } => format!(
+            "{}: keeps the newest keys, and {op} is not for such filters, as only one sequence of keys has newest \
+             ones; create a filter that keeps each key for a time, with --forget-after",
+            path.display()
+        ),
+        Error::Clock { clock, filter, path } => format!(
+            "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say --clock-is-right",
+            path.display(),
+            quantity::time_of(*clock),
+            if clock < filter { "before" } else { "long after" },
+            quantity::time_of(*filter),
+            if clock < filter { "which never goes back" } else { "and all keys would be forgotten" }
+        ),
+        Error::Damaged { path, region, page } => format!(
+            "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",
+            path.display()
+        ),
+        Error::NotSealed { path, reason } => format!(
+            "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once where it may be \
+             written, as `gowk info` does; or open a copy that `gowk copy` made",
+            path.display()
+        ),
+        Error::Empty { .. } => {
+            format!("{error}; `gowk create` makes one, and `gowk dedup` does where there is no file")
         }
+        Error::Unlike { .. } => format!("{error} (`gowk create --like`)"),
+        Error::Exists { path } => format!("{}: exists already; choose another name", path.display()),
+        Error::Locked { path } => {
+            let path = path.display();
+            format!("{path}: locked by another writer; try again when it is done, or wait with --wait")
+        }
+        error => match remedy(error) {
+            Some(remedy) => format!("{error}; {remedy}"),
+            None => error.to_string(),
+        },
     }
 }
 

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use gowk::ingest::{Format, Rules};
-use gowk::{KeyRules, Options};
+use gowk::{Case, KeyRules, Options};
 
 use super::failure::Failure;
+use super::quantity;
 
 #[derive(Args)]
 pub(super) struct FieldArgs {
@@ -93,27 +94,20 @@ pub(super) struct RuleArgs {
     trim: bool,
 
     /// Keys that differ in upper and lower case are one: of the letters A to Z, or of all that Unicode has
-    #[arg(short, long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "ascii")]
+    #[arg(short, long, num_args = 0..=1, require_equals = true, default_missing_value = "ascii")]
+    #[arg(value_parser = quantity::word_of(&CASES))]
     ignore_case: Option<Case>,
 }
 
 impl RuleArgs {
     /// Asks for a filter or store with these key rules, if any are given.
     pub(super) fn apply(&self, options: Options) -> Options {
-        let ignore_case = self.ignore_case.map(|case| match case {
-            Case::Ascii => gowk::Case::Ascii,
-            Case::Unicode => gowk::Case::Unicode,
-        });
-        let rules = KeyRules { trim: self.trim, ignore_case };
+        let rules = KeyRules { trim: self.trim, ignore_case: self.ignore_case };
         if rules.is_plain() { options } else { options.key_rules(rules) }
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Case {
-    Ascii,
-    Unicode,
-}
+const CASES: [(&str, Case); 2] = [("ascii", Case::Ascii), ("unicode", Case::Unicode)];
 
 fn delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {

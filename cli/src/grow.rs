@@ -6,9 +6,8 @@ use clap::Args;
 use gowk::Options;
 
 use super::arguments::LockArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
-use super::outcome::Outcome;
 
 /// Double a filter now
 ///
@@ -27,12 +26,10 @@ pub(super) struct Grow {
 }
 
 impl Grow {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let bar = Bar::new("doubling");
-        writer.grow_with(&mut |done, all| bar.tell(done, all))?;
+        writer.grow_with(&mut bar::of("doubling"))?;
         writer.commit()?;
-        writer.close()?;
-        Ok(Outcome::Done)
+        Ok(writer.close()?)
     }
 }

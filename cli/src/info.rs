@@ -4,18 +4,17 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use clap::Args;
-use gowk::store::{Store, StoreInfo, StoreReader};
+use gowk::store::StoreInfo;
 use gowk::{Forecast, Growth, Info, Kind, Options, SlotsPerBucket};
 
 use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::json;
-use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::paths;
 use super::prometheus::{self, Told};
 use super::quantity::{self, grouped};
-use super::store;
+use super::store::{self, AnyReader};
 
 /// The most doublings that the library looks ahead.
 const FORECAST: usize = 8;
@@ -58,112 +57,67 @@ tail: the bits by which an entry tells keys apart; each doubling takes one
 void entry: one whose tail is used up; each further doubling copies it
 quarantined bucket: one that was damaged and repaired; it answers \"present\" to every key";
 
-/// The times that the file system keeps of a filter's file.
-struct Times {
-    /// When this file was made: at the filter's creation, or the last doubling or copy.
-    made: Option<SystemTime>,
-    /// When it or its journal was last written to.
-    written: Option<SystemTime>,
-}
-
-impl Times {
-    fn of(file: &Path) -> Self {
-        let [data, journal, _] = paths::own(file).map(|path| path.metadata().ok());
-        let made = data.as_ref().and_then(|data| data.created().ok());
-        let written = [data, journal].into_iter().flatten().filter_map(|file| file.modified().ok()).max();
-        Self { made, written }
-    }
-}
-
-/// The filter or store to describe.
-enum Found {
-    Filter(Box<Info>),
-    Store(Box<(Store, StoreReader)>),
-}
-
-impl Found {
-    fn open(file: &Path, options: &Options) -> Result<Self, Failure> {
-        if paths::is_store(file) {
-            let store = Store::open_with(file, options)?;
-            let reader = store.read()?;
-            return Ok(Self::Store(Box::new((store, reader))));
-        }
-        Ok(Self::Filter(Box::new(options.read(file)?.info()?)))
-    }
-
-    /// The description of a filter, or of a store as if it were one filter.
-    fn info(&self) -> Result<Option<Info>, Failure> {
-        match self {
-            Self::Filter(info) => Ok(Some(Info::clone(info))),
-            Self::Store(found) => Ok(Some(found.1.filter_info()?)),
-        }
-    }
-
-    fn last_written(&self, file: &Path) -> Option<SystemTime> {
-        match self {
-            Self::Filter(_) => Times::of(file).written,
-            Self::Store(found) => Some(found.1.version().time),
-        }
-    }
+/// When a filter's file was made: at the filter's creation, or the last doubling or copy; and when it or its journal was
+/// last written to. The file system keeps these times.
+fn times(file: &Path) -> [Option<SystemTime>; 2] {
+    let [data, journal, _] = paths::own(file).map(|path| path.metadata().ok());
+    let made = data.as_ref().and_then(|data| data.created().ok());
+    [made, [data, journal].into_iter().flatten().filter_map(|file| file.modified().ok()).max()]
 }
 
 impl Print {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut output = Output::standard(b'\n')?;
-        let mut failed: Option<Failure> = None;
-        let mut filters = Vec::new();
+        let (options, mut failed, mut filters) =
+            (self.read.apply(Options::new()), None::<Failure>, Vec::new());
         for (number, file) in self.files.iter().enumerate() {
             // A failure does not keep the other files from being described.
-            let found = Found::open(file, &self.read.apply(Options::new()));
-            let failure = if self.prometheus {
-                let (info, last_written) = match &found {
-                    Ok(found) => (found.info(), found.last_written(file)),
-                    Err(_) => (Ok(None), Times::of(file).written),
-                };
-                let (info, unread) = info.map_or_else(|failure| (None, Some(failure)), |info| (info, None));
-                let store = match &found {
-                    Ok(Found::Store(found)) => Some(found.1.info()),
-                    _ => None,
-                };
-                filters.push(Told { file, info, store, last_written });
-                found.err().or(unread)
+            let found = AnyReader::open(file, &options);
+            let outcome = if self.prometheus {
+                let (told, outcome) = metrics(file, found);
+                filters.push(told);
+                outcome
             } else {
-                if found.is_ok() && number > 0 && !self.json {
-                    output.line("")?;
-                }
-                match found {
-                    Ok(Found::Filter(info)) => self.describe(file, *info, &mut output).map(|()| None)?,
-                    Ok(Found::Store(found)) => {
-                        store::print_info(file, &found, self.json, self.show_seed, &mut output)?;
-                        None
+                found.and_then(|found| {
+                    if number > 0 && !self.json {
+                        output.line("")?;
                     }
-                    Err(failure) => Some(failure),
-                }
+                    self.describe(file, &found, &mut output)
+                })
             };
-            if let Some(failure) = failure {
-                output.flush()?;
-                failed.replace(failure).into_iter().for_each(output::note);
+            match outcome {
+                Err(failure) if !failure.is_output() => {
+                    output.flush()?;
+                    failed.replace(failure).into_iter().for_each(output::note);
+                }
+                outcome => outcome?,
             }
         }
         if self.prometheus {
             prometheus::tell(&filters, &mut output)?;
         }
         output.flush()?;
-        failed.map_or(Ok(Outcome::Done), Err)
+        failed.map_or(Ok(()), Err)
     }
 
-    fn describe(&self, file: &Path, info: Info, output: &mut Output) -> Result<(), Failure> {
-        let times = Times::of(file);
+    fn describe(&self, file: &Path, found: &AnyReader, output: &mut Output) -> Result<(), Failure> {
+        match found {
+            AnyReader::Filter(reader) => self.describe_filter(file, reader.info()?, output),
+            AnyReader::Store(reader) => store::print_info(file, reader, self.json, self.show_seed, output),
+        }
+    }
+
+    fn describe_filter(&self, file: &Path, info: Info, output: &mut Output) -> Result<(), Failure> {
+        let times = times(file);
         if self.json {
-            let rfc_3339 = |time| humantime::format_rfc3339_seconds(time).to_string();
             let seed = self.show_seed.then(|| info.seed.get().to_string());
-            let (file_made, last_written) = (times.made.map(rfc_3339), times.written.map(rfc_3339));
+            let [file_made, last_written] = times.map(|time| time.map(quantity::utc));
             let file = file.to_string_lossy().into_owned();
             let description = json::Description { file, file_made, last_written, seed, info };
             return output.line(json::line(&description));
         }
         let seed = self.show_seed.then(|| ("seed", info.seed.get().to_string()));
-        let facts = facts(file, &times, &info);
+        let facts = facts(file, times, &info);
         for (name, value) in facts.into_iter().chain(seed).chain(ages(&info)) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
@@ -174,7 +128,20 @@ impl Print {
     }
 }
 
-fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)> {
+/// What metrics tell of a file, and whether all of it could be read.
+fn metrics(file: &Path, found: Result<AnyReader, Failure>) -> (Told<'_>, Result<(), Failure>) {
+    let mut told = Told { file, info: None, store: None, last_written: times(file)[1] };
+    let outcome = found.and_then(|found| {
+        if let AnyReader::Store(reader) = &found {
+            (told.store, told.last_written) = (Some(reader.info()), Some(reader.version().time));
+        }
+        told.info = Some(found.info()?);
+        Ok(())
+    });
+    (told, outcome)
+}
+
+fn facts(file: &Path, [made, written]: [Option<SystemTime>; 2], info: &Info) -> Vec<(&'static str, String)> {
     let made_for = made_for(info.capacity, info.requested_false_positive_rate);
     let counting = info.kind == Kind::Counting;
     let (keys, stored) = if counting {
@@ -205,8 +172,8 @@ fn facts(file: &Path, times: &Times, info: &Info) -> Vec<(&'static str, String)>
         ("kind", kind_of(info).to_owned()),
         ("keys are taken", key_rules(info)),
         ("created for", made_for),
-        ("this file since", format!("{}: its creation, or the last doubling or copy", time(times.made))),
-        ("last written", time(times.written)),
+        ("this file since", format!("{}: its creation, or the last doubling or copy", time(made))),
+        ("last written", time(written)),
         ("slots per bucket", info.slots_per_bucket.get().to_string()),
         ("generation", info.generation.to_string()),
         ("regions", regions),

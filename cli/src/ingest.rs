@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
+use gowk::Options;
 use gowk::ingest::{self, Event, Job};
-use gowk::{Error, Options};
 
 use super::arguments::LockArgs;
+use super::creation::refused;
 use super::failure::{Failure, HowToGoOn};
 use super::json;
 use super::outcome::Outcome;
@@ -105,8 +106,7 @@ impl Ingest {
             self.lock.note_ignored_by_store(job.filter());
         }
         let bar = pace::bar(true, false);
-        let options = self.lock.apply(Options::new()).growth_progress(pace::of_growth(&bar));
-        let options = pace::of_fetches(&bar, options);
+        let options = pace::of_options(&bar, self.lock.apply(Options::new()));
         // With --json, standard error reports the commits.
         let pace = Pace::new(bar, true, !self.json);
         let mut ingest = ingest::Ingest::new(&job)
@@ -122,7 +122,8 @@ impl Ingest {
         }
         if self.dry_run {
             let plan = ingest.plan().map_err(|error| self.failed(error))?;
-            return output::print(|output| report::plan(&job, &plan, self.json, output));
+            output::print(|output| report::plan(&job, &plan, self.json, output))?;
+            return Ok(Outcome::Done);
         }
         self.ingest(&job, is_store, &ingest, pace)
     }
@@ -162,21 +163,11 @@ impl Ingest {
         })?;
         let signal = stop.transpose()?.and_then(|stop| stop.signal()).filter(|_| !summary.finished);
         output::print(|output| report::summary(job, &summary, signal, self.json, output))?;
-        match (refusals.failure(summary.run.keys, job.refused()), signal) {
-            (Some(failure), None) => Err(failure),
-            (failure, signal) => {
-                failure.into_iter().for_each(output::note);
-                Ok(signal.map_or(Outcome::Done, Outcome::Stopped))
-            }
-        }
+        refusals.outcome(summary.run.keys, job.refused(), signal)
     }
 
     fn failed(&self, error: ingest::Error) -> Failure {
         match error {
-            // Errors about options name no file.
-            ingest::Error::Filter(error @ Error::Option { .. }) => {
-                Failure::Creation { file: self.job.clone(), error }
-            }
             ingest::Error::Partly { cause, committed } => self.failed(*cause).partly(committed, None),
             ingest::Error::InDoubt { cause, number, committed, taken } => {
                 if self.json {
@@ -186,7 +177,7 @@ impl Ingest {
             }
             // Keeps the library's message, which is written for jobs.
             error @ ingest::Error::Input { .. } => Failure::Ingest(error),
-            error => error.into(),
+            error => refused(&self.job, error),
         }
     }
 }

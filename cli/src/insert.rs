@@ -10,7 +10,6 @@ use super::arguments::{ClockArgs, ThreadArgs};
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
-use super::window::Window;
 
 /// Insert keys into an existing filter
 ///
@@ -46,16 +45,7 @@ impl Insert {
         let filter =
             |options: Options| Ok(self.clock.apply(self.threads.apply(options)).open_existing(file)?);
         let of_store = |options| Ok(self.threads.apply(options));
-        let verb = Verb {
-            file,
-            name: "insert",
-            deed: Deed::Insert,
-            prints: false,
-            output: None,
-            window: Window::default(),
-            insert: Some(&self.insert),
-            bar: None,
-        };
-        self.intake.run(&verb, filter, of_store).map(|(outcome, _)| outcome)
+        let verb = Verb { insert: Some(&self.insert), ..Verb::new(file, "insert", Deed::Insert) };
+        self.intake.run(&verb, filter, of_store)
     }
 }

@@ -10,6 +10,7 @@
 
 mod loss;
 
+use std::iter;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,21 +115,34 @@ pub(super) struct Verb<'a> {
     pub(super) bar: Option<ProgressBar>,
 }
 
-/// The destination of the keys, and whether a commit with the same token was made before.
-struct Opened {
-    destination: Destination,
-    is_done: bool,
+impl<'a> Verb<'a> {
+    /// A verb that looks into `file` alone, and prints nothing.
+    pub(super) fn new(file: &'a Path, name: &'static str, deed: Deed) -> Self {
+        Self {
+            file,
+            name,
+            deed,
+            prints: false,
+            output: None,
+            window: Window::default(),
+            insert: None,
+            bar: None,
+        }
+    }
 }
+
+/// The destination of the keys, and whether a commit with the same token was made before.
+type Opened = (Destination, bool);
 
 impl IntakeArgs {
     /// Takes all keys, until the input ends or a signal comes. `filter` opens a filter; `of_store` makes the options to
-    /// open a store. Returns also the number of keys taken, and of those that were new or removed.
+    /// open a store.
     pub(super) fn run(
         &self,
         verb: &Verb<'_>,
         filter: impl FnOnce(Options) -> Result<Writer, Failure>,
         of_store: impl FnOnce(Options) -> Result<Options, Failure>,
-    ) -> Result<(Outcome, [u64; 2]), Failure> {
+    ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
         let outputs = [("--output", verb.output), ("--refused", refused), self.keys.rejects()];
@@ -136,9 +150,8 @@ impl IntakeArgs {
         let output = self.output(verb)?;
         let prints = verb.prints && verb.output.is_none();
         let bar = verb.bar.clone().unwrap_or_else(|| self.bar(verb.insert.is_some(), prints));
-        let options = self.keys.rules.apply(Options::new()).growth_progress(pace::of_growth(&bar));
-        let options = pace::of_fetches(&bar, options);
-        let Opened { mut destination, is_done } = if paths::is_store(verb.file) {
+        let options = self.options(&bar);
+        let (mut destination, is_done) = if paths::is_store(verb.file) {
             self.store(verb, &of_store(options)?)?
         } else {
             self.filter(verb, filter(self.lock.apply(options)))?
@@ -166,22 +179,9 @@ impl IntakeArgs {
         // for the lock.
         let stop = Stop::listen(feed.waker())?;
         let loss = Loss::new(is_told && verb.prints, &destination)?;
-        let mut intake = Intake {
-            verb,
-            json: self.json,
-            is_told,
-            output,
-            refusals,
-            aside,
-            pace,
-            read,
-            bytes,
-            stop,
-            loss,
-            new: 0,
-            late: 0,
-            early: 0,
-        };
+        let (json, tally) = (self.json, Tally::default());
+        let mut intake =
+            Intake { verb, json, is_told, output, refusals, aside, pace, read, bytes, stop, loss, tally };
         let clock =
             CommitClock::new(self.commit_every.filter(|_| !destination.is_store()), Some(COMMIT_AFTER));
         let mut pump = Pump::new(destination, verb.deed, clock, AHEAD).rebasing(verb.prints);
@@ -209,9 +209,9 @@ impl IntakeArgs {
         pace::bar(wanted && !self.json && self.keys.is_stream(), prints)
     }
 
-    /// The options for the further filters and stores of a window, whose files are fetched while this bar is shown.
-    pub(super) fn window_options(&self, bar: &ProgressBar) -> Options {
-        pace::of_fetches(bar, self.keys.rules.apply(Options::new()))
+    /// The options for filters and stores that are opened while this bar is shown.
+    pub(super) fn options(&self, bar: &ProgressBar) -> Options {
+        pace::of_options(bar, self.keys.rules.apply(Options::new()))
     }
 
     fn output(&self, verb: &Verb<'_>) -> Result<Output, Failure> {
@@ -227,7 +227,7 @@ impl IntakeArgs {
         let options = [(self.scratch.is_some(), "--scratch"), (token, "--token")];
         match options.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(Failure::ForStores { file: verb.file.to_owned(), option }),
-            None => Ok(Opened { destination: writer?.into(), is_done: false }),
+            None => Ok((writer?.into(), false)),
         }
     }
 
@@ -247,8 +247,8 @@ impl IntakeArgs {
             Some(folder) => update.scratch(folder),
             None => update,
         };
-        let destination = Destination::store(store, update, verb.name, token).sealing(bar::each("sealing"));
-        Ok(Opened { destination, is_done })
+        let destination = Destination::store(store, update, verb.name, token).sealing(bar::of("sealing"));
+        Ok((destination, is_done))
     }
 }
 
@@ -283,11 +283,8 @@ struct Intake<'a> {
     bytes: Option<u64>,
     stop: Stop,
     loss: Loss,
-    /// Keys that were new, or removed.
-    new: u64,
-    /// Keys that were seen too long ago, or in the future.
-    late: u64,
-    early: u64,
+    /// The keys taken; those removed count as new.
+    tally: Tally,
 }
 
 impl Work for Intake<'_> {
@@ -295,9 +292,7 @@ impl Work for Intake<'_> {
     type Error = Failure;
 
     fn idle(&mut self) -> Result<(), Failure> {
-        self.output.flush()?;
-        self.aside.flush()?;
-        self.refusals.flush()
+        self.outputs().try_for_each(Output::flush)
     }
 
     fn until(&self) -> Option<Instant> {
@@ -310,7 +305,7 @@ impl Work for Intake<'_> {
     }
 
     fn is_stopped(&mut self, destination: &Destination, taken: u64) -> bool {
-        self.loss.look(destination, self.new);
+        self.loss.look(destination, self.tally.new);
         let load = || Some(destination.info().ok()?.load).filter(|_| !destination.is_store());
         self.pace.tell(taken, self.read.load(Ordering::Relaxed), self.bytes, load);
         self.stop.signal().is_some()
@@ -336,16 +331,12 @@ impl Work for Intake<'_> {
     }
 
     fn took(&mut self, _: &[Piece<Read>], tally: Tally) -> Result<(), Failure> {
-        self.new += tally.new;
-        self.late += tally.late;
-        self.early += tally.early;
+        self.tally.add(&tally);
         Ok(())
     }
 
     fn sync(&mut self, _: &mut Destination) -> Result<(), Failure> {
-        self.output.sync()?;
-        self.aside.sync()?;
-        self.refusals.sync()
+        self.outputs().try_for_each(Output::sync)
     }
 
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool) {
@@ -360,32 +351,33 @@ impl Work for Intake<'_> {
     }
 
     fn known(&mut self, keys: u64) {
-        self.new = self.new.saturating_sub(keys);
+        self.tally.new = self.tally.new.saturating_sub(keys);
     }
 }
 
 impl Intake<'_> {
+    /// All that is written to: the output, and the files for other records and keys.
+    fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
+        let others = [&mut self.aside.rejects, &mut self.refusals.output];
+        iter::once(&mut self.output).chain(others.into_iter().flatten())
+    }
+
     /// Closes the filter after the last commit, and reports the run; `signal` is the signal that ended it, if any.
-    fn finish(
-        mut self,
-        pump: Pump,
-        signal: Option<i32>,
-        is_done: bool,
-    ) -> Result<(Outcome, [u64; 2]), Failure> {
+    fn finish(mut self, pump: Pump, signal: Option<i32>, is_done: bool) -> Result<Outcome, Failure> {
         self.pace.clear();
         let (taken, is_store) = (pump.taken(), pump.destination().is_store());
         let file = self.verb.file.display();
         if let (Some(signal), true) = (signal, is_store) {
             self.refusals.tell_total();
             output::note("stopped by a signal; nothing was committed");
-            return Ok((Outcome::Stopped(signal), [taken, self.new]));
+            return Ok(Outcome::Stopped(signal));
         }
         if is_done {
             output::note(format_args!(
                 "{file}: a commit with this token was made before; nothing was changed"
             ));
         }
-        self.loss.end(pump.destination(), self.new);
+        self.loss.end(pump.destination(), self.tally.new);
         self.note_times();
         let requests = [pump.destination().requests(), self.verb.window.requests()];
         let requests = requests.into_iter().flatten().reduce(|one, other| one + other);
@@ -402,24 +394,23 @@ impl Intake<'_> {
                 "stopped by a signal; the {taken} keys taken until then are committed"
             ));
         }
-        match (self.refusals.failure(taken, None), signal) {
-            (Some(failure), None) => Err(failure),
-            (failure, signal) => {
-                failure.into_iter().for_each(output::note);
-                Ok((signal.map_or(Outcome::Done, Outcome::Stopped), [taken, self.new]))
-            }
+        let outcome = self.refusals.outcome(taken, None, signal)?;
+        let absent = taken.saturating_sub(self.tally.new);
+        if self.verb.deed == Deed::Remove && signal.is_none() && absent > 0 {
+            output::note(format_args!("{file}: {absent} of {taken} keys were absent"));
+            return Ok(Outcome::NotFound);
         }
+        Ok(outcome)
     }
 
     /// Prints how many keys were read, new and refused, as an event or as a line for people.
     fn sum_up(&self, read: u64) {
-        let (new, refused, skipped) = (self.new, self.refusals.count(), self.aside.skipped);
-        let (late, early) = (self.late, self.early);
+        let Tally { new, late, early, .. } = self.tally;
+        let (refused, skipped) = (self.refusals.count(), self.aside.skipped);
         let seen = read.saturating_sub(new + late + early);
-        let (seconds, lost) = (self.pace.elapsed().as_secs_f64(), self.loss.expected());
+        let (seconds, expected_lost) = (self.pace.elapsed().as_secs_f64(), self.loss.expected());
         if self.json {
             let Tally { no_field, malformed, no_time, .. } = skipped;
-            let expected_lost = lost;
             return json::Event::Summary {
                 read,
                 new,
@@ -447,7 +438,7 @@ impl Intake<'_> {
             counts += &format!(", without a time {no_time}, late {late}, early {early}");
         }
         output::note(format_args!("{file}: {counts}, in {seconds:.1} s ({rate} keys a second)"));
-        if let Some(lost) = lost.filter(|lost| *lost >= 0.05) {
+        if let Some(lost) = expected_lost.filter(|lost| *lost >= 0.05) {
             output::note(format_args!(
                 "{file}: of the keys seen, about {} are new ones that look like others to the filter, and were not printed",
                 quantity::about(lost)
@@ -465,20 +456,8 @@ impl Intake<'_> {
 
     /// Notes how many keys were late or early.
     fn note_times(&self) {
-        let file = self.verb.file.display();
         let not = if self.verb.prints { "neither printed nor stored" } else { "not stored" };
-        if self.late > 0 {
-            let late = quantity::grouped(self.late);
-            output::note(format_args!(
-                "{file}: {late} late keys were {not}: the filter has forgotten their times"
-            ));
-        }
-        if self.early > 0 {
-            let early = quantity::grouped(self.early);
-            output::note(format_args!(
-                "{file}: {early} early keys were {not}: their times are more than five minutes ahead of the clock"
-            ));
-        }
+        source::note_untimely(self.verb.file, &self.tally, not, quantity::grouped);
     }
 
     fn give_up(mut self, mut pump: Pump, mut cause: Failure) -> Failure {

@@ -103,27 +103,28 @@ enum Verb {
 impl Verb {
     fn run(self) -> Result<Outcome, Failure> {
         match self {
-            Self::Create(verb) => verb.run(),
-            Self::Insert(verb) => verb.run(),
-            Self::Remove(verb) => verb.run(),
-            Self::Check(verb) => verb.run(),
-            Self::Count(verb) => verb.run(),
-            Self::Dedup(verb) => verb.run(),
-            Self::Ingest(verb) => verb.run(),
-            Self::Info(verb) => verb.run(),
-            Self::Verify(verb) => verb.run(),
-            Self::Repair(verb) => verb.run(),
-            Self::Report(verb) => verb.run(),
-            Self::Copy(verb) => verb.run(),
-            Self::Merge(verb) => verb.run(),
-            Self::Grow(verb) => verb.run(),
-            Self::Shrink(verb) => verb.run(),
-            Self::Sweep(verb) => verb.run(),
-            Self::Set(verb) => verb.run(),
-            Self::Store(verb) => verb.run(),
-            Self::Completions(verb) => verb.run(&mut Gowk::command()),
-            Self::Man(verb) => verb.run(Gowk::command()),
+            Self::Insert(verb) => return verb.run(),
+            Self::Remove(verb) => return verb.run(),
+            Self::Check(verb) => return verb.run(),
+            Self::Count(verb) => verb.run()?,
+            Self::Dedup(verb) => return verb.run(),
+            Self::Ingest(verb) => return verb.run(),
+            Self::Verify(verb) => return verb.run(),
+            Self::Create(verb) => verb.run()?,
+            Self::Info(verb) => verb.run()?,
+            Self::Repair(verb) => verb.run()?,
+            Self::Report(verb) => verb.run()?,
+            Self::Copy(verb) => verb.run()?,
+            Self::Merge(verb) => verb.run()?,
+            Self::Grow(verb) => verb.run()?,
+            Self::Shrink(verb) => verb.run()?,
+            Self::Sweep(verb) => verb.run()?,
+            Self::Set(verb) => verb.run()?,
+            Self::Store(verb) => verb.run()?,
+            Self::Completions(verb) => verb.run(&mut Gowk::command())?,
+            Self::Man(verb) => verb.run(Gowk::command())?,
         }
+        Ok(Outcome::Done)
     }
 }
 

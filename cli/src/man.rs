@@ -1,14 +1,12 @@
 //! `gowk man`
 
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Command};
 use clap_mangen::Man;
 
 use super::failure::Failure;
-use super::outcome::Outcome;
 
 /// Write the manual pages of gowk and its verbs into a folder
 #[derive(Args)]
@@ -21,12 +19,8 @@ pub(super) struct Manual {
 }
 
 impl Manual {
-    pub(super) fn run(self, mut command: Command) -> Result<Outcome, Failure> {
-        let failed = |path: &Path, op| {
-            let path = path.to_owned();
-            move |source: io::Error| Failure::File { path, op, source }
-        };
-        fs::create_dir_all(&self.folder).map_err(failed(&self.folder, "create"))?;
+    pub(super) fn run(self, mut command: Command) -> Result<(), Failure> {
+        fs::create_dir_all(&self.folder).map_err(Failure::of_file(&self.folder, "create"))?;
         // Building the command gives each verb its whole name.
         command.build();
         let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help").cloned();
@@ -37,9 +31,9 @@ impl Manual {
         for (name, command) in [("gowk".to_owned(), command.clone())].into_iter().chain(verbs) {
             let path = self.folder.join(format!("{name}.1"));
             let mut page = Vec::new();
-            Man::new(command).title(name).render(&mut page).map_err(failed(&path, "write"))?;
-            fs::write(&path, page).map_err(failed(&path, "write"))?;
+            Man::new(command).title(name).render(&mut page).map_err(Failure::of_file(&path, "write"))?;
+            fs::write(&path, page).map_err(Failure::of_file(&path, "write"))?;
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }

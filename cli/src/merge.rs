@@ -6,9 +6,8 @@ use clap::Args;
 use gowk::{Error, Options, Reader, Writer};
 
 use super::arguments::{LockArgs, ReadArgs};
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
-use super::outcome::Outcome;
 
 /// Store all keys of other filters in a filter; the keys themselves are not needed
 ///
@@ -38,18 +37,16 @@ pub(super) struct MergeFilters {
 }
 
 impl MergeFilters {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let read = self.read.apply(Options::new());
         let others: Vec<Reader> =
             self.others.iter().map(|other| read.read(other)).collect::<Result<_, _>>()?;
         let mut writer = self.open(&others)?;
         for other in &others {
-            let bar = Bar::new("merging");
-            writer.merge_with(other, &mut |done, all| bar.tell(done, all))?;
+            writer.merge_with(other, &mut bar::of("merging"))?;
         }
         writer.commit()?;
-        writer.close()?;
-        Ok(Outcome::Done)
+        Ok(writer.close()?)
     }
 
     fn open(&self, others: &[Reader]) -> Result<Writer, Failure> {

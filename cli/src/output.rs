@@ -15,7 +15,6 @@ use rustix::fs::{AtFlags, CWD, OFlags, fcntl_getfl, linkat};
 use tempfile::{Builder, NamedTempFile, TempPath};
 
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::paths::own;
 
 /// Bytes of keys gathered before they are written.
@@ -106,10 +105,7 @@ impl Output {
     /// A new file, which takes the place of one of this name, if any, in [`finish`](Self::finish). A pipe or device of
     /// this name is written to directly.
     pub(super) fn anew(path: &Path, separator: u8) -> Result<Self, Failure> {
-        let failed = |op| {
-            let path = path.to_owned();
-            move |source| Failure::File { path, op, source }
-        };
+        let failed = |op| Failure::of_file(path, op);
         // A symbolic link stays, and will lead to the new file.
         let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let before = name.metadata().ok();
@@ -130,16 +126,13 @@ impl Output {
         self.flush()?;
         let Some(unpublished) = self.unpublished.take() else { return Ok(()) };
         let file = self.stream.get_ref();
-        file.sync_all().and_then(|()| unpublished.publish(file)).map_err(self.failed())
+        file.sync_all().and_then(|()| unpublished.publish(file)).map_err(|source| self.failed(source))
     }
 
     /// A file to append keys to; creates it if it does not exist. A crash may have left half a line at its end: such a
     /// line is ended first, with a note.
     pub(super) fn appending(path: &Path, separator: u8) -> Result<Self, Failure> {
-        let failed = |op| {
-            let path = path.to_owned();
-            move |source| Failure::File { path, op, source }
-        };
+        let failed = |op| Failure::of_file(path, op);
         let stream = OpenOptions::new().append(true).create(true).open(path).map_err(failed("open"))?;
         let is_new = stream.metadata().map_err(failed("look at"))?.len() == 0;
         let output = Self::of(Some(path), stream, separator).map_err(failed("look at"))?;
@@ -163,11 +156,10 @@ impl Output {
         self.path.as_deref()
     }
 
-    fn failed(&self) -> impl Fn(io::Error) -> Failure {
-        let path = self.path.clone();
-        move |source| match path.clone() {
+    fn failed(&self, source: io::Error) -> Failure {
+        match &self.path {
             None => Failure::Output(source),
-            Some(path) => Failure::File { path, op: "write", source },
+            Some(path) => Failure::of_file(path, "write")(source),
         }
     }
 
@@ -200,7 +192,7 @@ impl Output {
     pub(super) fn key(&mut self, key: &[u8]) -> Result<(), Failure> {
         let Self { stream, separator, .. } = self;
         let written = stream.write_all(key).and_then(|()| stream.write_all(&[*separator]));
-        written.map_err(|source| self.failed()(source))
+        written.map_err(|source| self.failed(source))
     }
 
     /// Writes the header of CSV if the file is new, once.
@@ -211,23 +203,27 @@ impl Output {
     /// Writes a number, a tab and the key.
     pub(super) fn counted(&mut self, count: u32, key: &[u8]) -> Result<(), Failure> {
         let counted = write!(self.stream, "{count}\t");
-        counted.map_err(|source| self.failed()(source))?;
+        counted.map_err(|source| self.failed(source))?;
         self.key(key)
     }
 
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
         let written = writeln!(self.stream, "{line}");
-        written.map_err(|source| self.failed()(source))
+        written.map_err(|source| self.failed(source))
     }
 
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.stream.flush().map_err(|source| self.failed()(source))
+        self.stream.flush().map_err(|source| self.failed(source))
     }
 
     /// Flushes, and syncs a file, so that its keys survive a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
         self.flush()?;
-        if self.is_file { self.stream.get_ref().sync_data().map_err(self.failed()) } else { Ok(()) }
+        if self.is_file {
+            self.stream.get_ref().sync_data().map_err(|source| self.failed(source))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -237,11 +233,10 @@ pub(super) fn folder(path: &Path) -> &Path {
 }
 
 /// Prints what `print` writes to standard output.
-pub(super) fn print(print: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Result<Outcome, Failure> {
+pub(super) fn print(print: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut output = Output::standard(b'\n')?;
     print(&mut output)?;
-    output.flush()?;
-    Ok(Outcome::Done)
+    output.flush()
 }
 
 fn sync_folder(path: &Path) -> io::Result<()> {

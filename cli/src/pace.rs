@@ -29,27 +29,18 @@ pub(super) fn bar(wanted: bool, prints: bool) -> ProgressBar {
     if shows { ProgressBar::no_length().with_message("0 keys") } else { ProgressBar::hidden() }
 }
 
-/// A function that shows doublings in this bar, or, if it is hidden, in a bar of their own.
-pub(super) fn of_growth(bar: &ProgressBar) -> Box<dyn Fn(u64, u64) + Send + Sync> {
+/// Shows in this bar how far doublings are, and fetching files of a store; or, if it is hidden, in bars of their own.
+pub(super) fn of_options(bar: &ProgressBar, options: Options) -> Options {
     if bar.is_hidden() {
-        return Box::new(bar::each("doubling"));
+        return bar::fetching(options).growth_progress(bar::of("doubling"));
     }
-    let bar = bar.clone();
-    Box::new(move |done, all| bar.set_message(format!("doubling the filter, region {done} of {all}")))
-}
-
-/// Shows in this bar how far files of a store are fetched, or, if it is hidden, in a bar of their own.
-pub(super) fn of_fetches(bar: &ProgressBar, options: Options) -> Options {
-    if bar.is_hidden() {
-        return bar::fetching(options);
-    }
-    let bar = bar.clone();
+    let (growing, fetching) = (bar.clone(), bar.clone());
+    let options = options.growth_progress(move |done, all| {
+        growing.set_message(format!("doubling the filter, region {done} of {all}"));
+    });
     options.fetch_progress(move |done, all| {
-        bar.set_message(format!(
-            "fetching files of the store, {} of {}",
-            BinaryBytes(done),
-            BinaryBytes(all)
-        ));
+        let (done, all) = (BinaryBytes(done), BinaryBytes(all));
+        fetching.set_message(format!("fetching files of the store, {done} of {all}"));
     })
 }
 

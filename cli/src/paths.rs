@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use gowk::Files;
+
 use super::failure::Failure;
 
 /// Whether the path is a store.
@@ -61,9 +63,7 @@ pub(super) fn check_outputs<'a>(
 
 /// Whether the name leads into the folder. The file need not exist.
 fn leads_into(path: &Path, folder: &Path) -> bool {
-    let near = path.parent().filter(|near| !near.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let real = path.canonicalize().or_else(|_| near.canonicalize());
-    matches!((real, folder.canonicalize()), (Ok(real), Ok(folder)) if real.starts_with(&folder))
+    folder.canonicalize().is_ok_and(|folder| Files::resolved(path).starts_with(folder))
 }
 
 /// Whether both names lead to one file. The file need not exist.
@@ -72,9 +72,5 @@ pub(super) fn is_same(one: &Path, other: &Path) -> bool {
     if let Some(one) = id(one) {
         return id(other) == Some(one);
     }
-    let whole = |path: &Path| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Some(folder.canonicalize().ok()?.join(path.file_name()?))
-    };
-    whole(one).is_some() && whole(one) == whole(other)
+    Files::resolved(one) == Files::resolved(other)
 }

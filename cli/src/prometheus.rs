@@ -10,13 +10,6 @@ use gowk::store::StoreInfo;
 use super::failure::Failure;
 use super::output::Output;
 
-/// The findings of the verification of a filter or store.
-pub(super) struct Verified<'a> {
-    pub(super) file: &'a Path,
-    /// `None` if the filter or store cannot be opened.
-    pub(super) found: Option<Found>,
-}
-
 /// The pages read, and the damage among them.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
@@ -138,9 +131,9 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
     print(&[written], filters.iter().map(|told| (told.file, told.last_written.and_then(since))), output)
 }
 
-/// Prints the metrics of verification. A filter or store that cannot be opened is not clean, and has no other metric.
+/// Prints the metrics of verified filters and stores. One that cannot be opened is not clean, and has no other metric.
 pub(super) fn tell_verified(
-    verified: &[Verified<'_>],
+    verified: &[(&Path, Option<Found>)],
     now: SystemTime,
     output: &mut Output,
 ) -> Result<(), Failure> {
@@ -149,12 +142,12 @@ pub(super) fn tell_verified(
             f64::from(u8::from(*is))
         });
     let is_clean = |found: Option<Found>| found.is_some_and(|found| found.clean);
-    print(&[clean], verified.iter().map(|of| (of.file, Some(is_clean(of.found)))), output)?;
-    print(&OF_VERIFICATIONS, verified.iter().map(|of| (of.file, of.found)), output)?;
+    print(&[clean], verified.iter().map(|(file, found)| (*file, Some(is_clean(*found)))), output)?;
+    print(&OF_VERIFICATIONS, verified.iter().copied(), output)?;
     let when: Metric<Duration> =
         ("gowk_verified_timestamp_seconds", "When the filter was verified.", seconds);
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    print(&[when], verified.iter().map(|of| (of.file, Some(since))), output)
+    print(&[when], verified.iter().map(|(file, _)| (*file, Some(since))), output)
 }
 
 fn seconds(since: &Duration) -> f64 {

@@ -3,9 +3,19 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gowk::Newest;
 use gowk::store::Requests;
 use indicatif::{BinaryBytes, HumanCount};
+
+/// A parser for one of these words, which gives what the word stands for.
+pub(super) fn word_of<T: Copy + Send + Sync>(
+    words: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let known = PossibleValuesParser::new(words.iter().map(|(word, _)| *word));
+    let value = |given: String| words.iter().find(|(word, _)| *word == given).map(|(_, value)| *value);
+    known.try_map(move |given| value(given).ok_or("unknown"))
+}
 
 /// A whole number, as in `1_000_000`.
 pub(super) fn number(text: &str) -> Result<u64, String> {
@@ -22,6 +32,14 @@ pub(super) fn requests(requests: &Requests) -> String {
     )
 }
 
+/// The digits in front of a unit, and what the unit stands for; without one of these units the whole text, and `one`.
+pub(super) fn split<T: Copy>(text: &str, units: [(char, T); 4], one: T) -> (&str, T) {
+    let unit = units.into_iter().find_map(|(unit, stands_for)| {
+        Some((text.strip_suffix([unit, unit.to_ascii_lowercase()])?, stands_for))
+    });
+    unit.unwrap_or((text, one))
+}
+
 /// A count: like [`number`], or as in `50M` or `5e7`. K, M, G and T are powers of 1000.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     const UNITS: [(char, f64); 4] = [('K', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
@@ -30,10 +48,7 @@ pub(super) fn count(text: &str) -> Result<u64, String> {
     if let Ok(number) = number(text) {
         return Ok(number);
     }
-    let unit = UNITS.into_iter().find_map(|(unit, times)| {
-        text.strip_suffix([unit, unit.to_ascii_lowercase()]).map(|digits| (digits, times))
-    });
-    let (digits, times) = unit.unwrap_or((text, 1.0));
+    let (digits, times) = split(text, UNITS, 1.0);
     let value = digits.replace('_', "").parse::<f64>().ok().map(|value| value * times);
     match value.filter(|value| value.fract() == 0.0 && (0.0..MOST).contains(value)) {
         Some(whole) => Ok(whole as u64),
@@ -49,10 +64,7 @@ pub(super) fn positive(text: &str) -> Result<NonZeroU64, String> {
 /// Bytes: a whole number, and K, M, G or T for its multiples by powers of 1024.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
-    let unit = UNITS.into_iter().find_map(|(unit, bits)| {
-        text.strip_suffix([unit, unit.to_ascii_lowercase()]).map(|number| (number, bits))
-    });
-    let (digits, bits) = unit.unwrap_or((text, 0));
+    let (digits, bits) = split(text, UNITS, 0);
     let value = number(digits).map_err(|error| format!("{error} or 64G"))?;
     value.checked_mul(1 << bits).ok_or_else(|| "more than 64 bits hold".to_owned())
 }
@@ -103,10 +115,14 @@ pub(super) fn chance(rate: f64) -> String {
     if rate > 0.0 { format!("{rate:.2e} (1 in {rounded})") } else { "0".to_owned() }
 }
 
+/// A time as RFC 3339 writes it, in UTC.
+pub(super) fn utc(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
 /// `2026-05-17 18:04:12 UTC`
 pub(super) fn time(time: SystemTime) -> String {
-    let text = humantime::format_rfc3339_seconds(time).to_string();
-    text.replace('T', " ").replace('Z', " UTC")
+    utc(time).replace('T', " ").replace('Z', " UTC")
 }
 
 /// A time in milliseconds since 1970, as [`time`] writes it; of the year 9999 at most.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use gowk::Error;
 
-use super::failure::{Failure, WithRemedy};
+use super::failure::{Failure, with_remedy};
 use super::json;
+use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::source::Place;
 
@@ -22,7 +23,8 @@ pub(super) struct Refusals {
     file: PathBuf,
     is_store: bool,
     json: bool,
-    output: Option<Output>,
+    /// The file for them, if one is given.
+    pub(super) output: Option<Output>,
     named: u64,
     count: u64,
     /// Why there was no room for the first of the keys, and the remedy.
@@ -57,7 +59,7 @@ impl Refusals {
             };
             self.first = Some(match self.in_store(cause) {
                 Some(reason) => format!("{reason}{remedy}"),
-                None => WithRemedy(cause).to_string(),
+                None => with_remedy(cause),
             });
         }
         self.count += 1;
@@ -94,22 +96,24 @@ impl Refusals {
         }
     }
 
-    /// Flushes and syncs the file, so that its keys survive a power cut.
-    pub(super) fn sync(&mut self) -> Result<(), Failure> {
-        self.output.as_mut().map_or(Ok(()), Output::sync)
-    }
-
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.output.as_mut().map_or(Ok(()), Output::flush)
-    }
-
-    /// The failure at the end of a run that committed its `keys` keys except those without room; `None` if there was
-    /// room for all.
-    pub(super) fn failure(mut self, keys: u64, written: Option<PathBuf>) -> Option<Failure> {
-        let (cause, refused) = (self.first.take()?, self.count);
-        let written = self.output.as_ref().and_then(Output::path).map(Path::to_owned).or(written);
-        let place = if self.is_store { "store" } else { "filter" };
-        Some(Failure::NoRoom { cause, refused, keys, place, written })
+    /// The end of a run that committed its `keys` keys except those without room, which are in the file `written` unless
+    /// they were written here. A signal may have ended it: then that there was no room is only noted.
+    pub(super) fn outcome(
+        mut self,
+        keys: u64,
+        written: Option<PathBuf>,
+        signal: Option<i32>,
+    ) -> Result<Outcome, Failure> {
+        if let Some(cause) = self.first.take() {
+            let written = self.output.as_ref().and_then(Output::path).map(Path::to_owned).or(written);
+            let place = if self.is_store { "store" } else { "filter" };
+            let failure = Failure::NoRoom { cause, refused: self.count, keys, place, written };
+            if signal.is_none() {
+                return Err(failure);
+            }
+            output::note(failure);
+        }
+        Ok(signal.map_or(Outcome::Done, Outcome::Stopped))
     }
 
     pub(super) fn count(&self) -> u64 {

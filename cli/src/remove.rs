@@ -9,8 +9,6 @@ use gowk::ingest::Deed;
 use super::failure::Failure;
 use super::intake::{IntakeArgs, Verb};
 use super::outcome::Outcome;
-use super::output;
-use super::window::Window;
 
 /// Remove one copy of each key from a counting filter; exit 1 if any was absent
 ///
@@ -34,26 +32,7 @@ pub(super) struct Remove {
 
 impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        let file = &self.file;
-        let verb = Verb {
-            file,
-            name: "remove",
-            deed: Deed::Remove,
-            prints: false,
-            output: None,
-            window: Window::default(),
-            insert: None,
-            bar: None,
-        };
-        let filter = |options: Options| Ok(options.open_existing(file)?);
-        let (outcome, [keys, removed]) = self.intake.run(&verb, filter, Ok)?;
-        match outcome {
-            Outcome::Done if removed < keys => {
-                let absent = keys - removed;
-                output::note(format_args!("{}: {absent} of {keys} keys were absent", file.display()));
-                Ok(Outcome::NotFound)
-            }
-            outcome => Ok(outcome),
-        }
+        let filter = |options: Options| Ok(options.open_existing(&self.file)?);
+        self.intake.run(&Verb::new(&self.file, "remove", Deed::Remove), filter, Ok)
     }
 }

@@ -6,9 +6,8 @@ use clap::Args;
 use gowk::{DamagedPage, Options};
 
 use super::arguments::LockArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::output::Output;
 
 /// Give up the damaged pages of a filter, so that the rest can be used
@@ -29,11 +28,9 @@ pub(super) struct Repair {
 }
 
 impl Repair {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let bar = Bar::new("repairing");
-        let repair = writer.repair(&mut |done, all| bar.tell(done, all))?;
-        drop(bar);
+        let repair = writer.repair(&mut bar::of("repairing"))?;
         let expected = writer.info()?.expected_false_positive_rate;
         writer.close()?;
         let mut output = Output::standard(b'\n')?;
@@ -58,7 +55,6 @@ impl Repair {
         } else {
             output.line(format_args!("{file}: expected false-positive rate {expected:.3e}"))?;
         }
-        output.flush()?;
-        Ok(Outcome::Done)
+        output.flush()
     }
 }

@@ -14,10 +14,10 @@ use gowk::Options;
 
 use super::arguments::ReadArgs;
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::output::Output;
-use super::paths::{belongs_to, is_store};
+use super::paths::belongs_to;
 use super::quantity;
+use super::store::AnyReader;
 
 /// Draw a filter or store: how full it is and where, how old its entries are, its next doublings, and damage
 ///
@@ -41,7 +41,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         // Opens the output before it reads a long file, so that a wrong path fails at once.
         let mut standard = Output::standard(b'\n')?;
         match &self.output {
@@ -52,24 +52,18 @@ impl Report {
             }
             None => standard.check_beside(&self.file)?,
         }
-        let options = self.read.apply(Options::new());
-        let page = if is_store(&self.file) {
-            store::page(&self.file, &options)?
-        } else {
-            filter::page(&self.file, &options)?
+        let page = match AnyReader::open(&self.file, &self.read.apply(Options::new()))? {
+            AnyReader::Filter(reader) => filter::page(&self.file, &reader)?,
+            AnyReader::Store(reader) => store::page(&self.file, &reader)?,
         };
         match &self.output {
-            Some(path) => fs::write(path, page).map_err(|source| Failure::File {
-                path: path.clone(),
-                op: "write",
-                source,
-            })?,
+            Some(path) => fs::write(path, page).map_err(Failure::of_file(path, "write"))?,
             None => {
                 standard.line(page.trim_end())?;
                 standard.flush()?;
             }
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }
 

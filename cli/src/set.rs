@@ -3,13 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use gowk::{Limits, Options};
+use gowk::{Growth, Limits, Options};
 
 use super::arguments::LockArgs;
-use super::creation::{Growth, refused};
+use super::creation::{GROWTH, refused};
 use super::failure::Failure;
 use super::info;
-use super::outcome::Outcome;
 use super::output;
 use super::quantity;
 
@@ -28,7 +27,7 @@ pub(super) struct Set {
     file: PathBuf,
 
     /// Whether the filter doubles itself when it is full
-    #[arg(long, value_enum, group = "change")]
+    #[arg(long, value_parser = quantity::word_of(&GROWTH), group = "change")]
     growth: Option<Growth>,
 
     /// Bytes that the file may grow to, or none; K, M, G and T mean powers of 1024
@@ -52,11 +51,11 @@ fn limit_of<T>(parse: fn(&str) -> Result<T, String>) -> impl Fn(&str) -> Result<
 }
 
 impl Set {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
         let now = writer.limits()?;
         let limits = Limits {
-            growth: self.growth.map_or(now.growth, Into::into),
+            growth: self.growth.unwrap_or(now.growth),
             max_file_size: self.max_file_size.map_or(now.max_file_size, |Limit(limit)| limit),
             max_false_positive_rate: self
                 .max_false_positive_rate

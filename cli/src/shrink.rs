@@ -7,9 +7,8 @@ use clap::Args;
 use gowk::Options;
 
 use super::arguments::LockArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::quantity;
 
 /// Halve a filter that has doubled, without losing a key
@@ -33,13 +32,11 @@ pub(super) struct Shrink {
 }
 
 impl Shrink {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let threads = usize::try_from(self.threads.get()).unwrap_or(usize::MAX);
         let mut writer = self.lock.apply(Options::new()).threads(threads).open_existing(&self.file)?;
-        let bar = Bar::new("shrinking");
-        writer.shrink_with(&mut |done, all| bar.tell(done, all))?;
+        writer.shrink_with(&mut bar::of("shrinking"))?;
         writer.commit()?;
-        writer.close()?;
-        Ok(Outcome::Done)
+        Ok(writer.close()?)
     }
 }

@@ -4,7 +4,7 @@
 //! each time. Keys for a filter come as soon as they are read.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -91,7 +91,7 @@ pub(super) fn place(pieces: &[Piece<Read>], index: usize) -> Option<Place> {
 
 /// Prints headers, and writes and counts records without a key.
 pub(super) struct Aside {
-    rejects: Option<Output>,
+    pub(super) rejects: Option<Output>,
     /// Whether the header goes to standard output.
     prints: bool,
     pub(super) skipped: Tally,
@@ -126,12 +126,9 @@ impl Aside {
         Ok(found)
     }
 
-    pub(super) fn sync(&mut self) -> Result<(), Failure> {
-        self.rejects.as_mut().map_or(Ok(()), Output::sync)
-    }
-
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.rejects.as_mut().map_or(Ok(()), Output::flush)
+    /// Flushes the file for records without a key, and the output.
+    pub(super) fn flush(&mut self, output: &mut Output) -> Result<(), Failure> {
+        self.rejects.iter_mut().chain([output]).try_for_each(Output::flush)
     }
 }
 
@@ -184,9 +181,7 @@ impl Reading {
             _ => Ok(()),
         }
     }
-}
 
-impl Reading {
     /// Reads the lines of an input, which are the keys, to its end; `None` if the receiver is gone.
     fn lines(
         &self,
@@ -201,7 +196,7 @@ impl Reading {
             if keys.is_empty() { Some(()) } else { to.send(Piece::new(keys, Read::new(place))).ok() }
         };
         let mut steady = Batch::default();
-        for batch in open(path, self.plain, self.read.clone())?.lines(separator) {
+        for batch in Input::new(name(path), file(path)?, self.plain, self.read.clone())?.lines(separator) {
             let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => return send(steady).map_or(Ok(None), |()| Err(error)),
@@ -320,18 +315,36 @@ impl One<'_> {
 
     /// Notes how many records had no key.
     fn note(&self) {
-        let (name, Tally { no_field, malformed, no_time, .. }) = (name(self.path), self.skipped);
         let done = if self.reading.missing == Missing::Keep { "printed" } else { "skipped" };
-        if no_field > 0 {
-            output::note(format_args!(
-                "{name}: {no_field} records were {done} that lack the field, or hold no single value in it"
-            ));
-        }
-        if no_time > 0 {
-            output::note(format_args!("{name}: {no_time} records were {done} that have no valid time"));
-        }
-        if let (1.., Some(path)) = (malformed, &self.reading.rejects) {
-            output::note(format_args!("{name}: {malformed} malformed records are in {}", path.display()));
+        note_skipped(name(self.path), &self.skipped, done, self.reading.rejects.as_deref());
+    }
+}
+
+/// Notes how many records of an input had no key; `done` says what was done with those that lack a field.
+pub(super) fn note_skipped(input: impl fmt::Display, skipped: &Tally, done: &str, rejects: Option<&Path>) {
+    let Tally { no_field, malformed, no_time, .. } = *skipped;
+    if no_field > 0 {
+        output::note(format_args!(
+            "{input}: {no_field} records were {done} that lack the field, or hold no single value in it"
+        ));
+    }
+    if no_time > 0 {
+        output::note(format_args!("{input}: {no_time} records were {done} that have no valid time"));
+    }
+    if let (1.., Some(path)) = (malformed, rejects) {
+        output::note(format_args!("{input}: {malformed} malformed records are in {}", path.display()));
+    }
+}
+
+/// Notes how many keys of a file were late or early, as `number` writes it; `not` says what was not done with them.
+pub(super) fn note_untimely(file: &Path, keys: &Tally, not: &str, number: fn(u64) -> String) {
+    for (keys, which, why) in [
+        (keys.late, "late", "the filter has forgotten their times"),
+        (keys.early, "early", "their times are more than five minutes ahead of the clock"),
+    ] {
+        if keys > 0 {
+            let (file, keys) = (file.display(), number(keys));
+            output::note(format_args!("{file}: {keys} {which} keys were {not}: {why}"));
         }
     }
 }
@@ -341,26 +354,18 @@ fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-fn stream(path: &Path) -> io::Result<File> {
-    if path.as_os_str() == "-" {
-        io::stdin().as_fd().try_clone_to_owned().map(File::from)
-    } else {
-        File::open(path)
-    }
-}
-
-fn open(path: &Path, plain: bool, read: Arc<AtomicU64>) -> Result<Input, Error> {
-    Input::new(name(path), file(path)?, plain, read)
+fn file(path: &Path) -> Result<File, Error> {
+    let opened = match path.as_os_str() == "-" {
+        true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+        false => File::open(path),
+    };
+    let failed =
+        |source| Error::Input { path: name(path).into(), problem: InputProblem::Io { op: "read", source } };
+    opened.map_err(failed)
 }
 
 fn records(path: &Path, rules: &Rules, plain: bool, read: Arc<AtomicU64>) -> Result<Records, Error> {
     Records::of_file(name(path), file(path)?, rules, plain, read)
-}
-
-fn file(path: &Path) -> Result<File, Error> {
-    let failed =
-        |source| Error::Input { path: name(path).into(), problem: InputProblem::Io { op: "read", source } };
-    stream(path).map_err(failed)
 }
 
 /// The first bytes of a regular file, enough to tell its format; none of a pipe, which gives each byte only once.
@@ -387,8 +392,7 @@ pub(super) fn check_format(path: &Path, plain: bool) -> Result<(), Failure> {
 
 /// The length of an input, if it is a file.
 fn length(path: &Path) -> Option<u64> {
-    let metadata = stream(path).and_then(|file| file.metadata());
-    metadata.ok().filter(|metadata| metadata.is_file()).map(|metadata| metadata.len())
+    file(path).ok()?.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
 }
 
 /// Fails if a file has other columns than the first one, or lacks the key's, before the verb does anything. Pipes are

@@ -8,16 +8,13 @@ mod reader;
 mod vacuum;
 mod verify;
 
-use std::time::SystemTime;
-
 use clap::{Args, Subcommand};
 
 use super::failure::Failure;
-use super::outcome::Outcome;
 
 pub(super) use info::print as print_info;
-pub(super) use reader::{AnyReader, copy};
-pub(super) use verify::verify;
+pub(super) use reader::AnyReader;
+pub(super) use verify::Verified;
 
 /// Create stores, list their versions, compact and vacuum them
 ///
@@ -45,7 +42,7 @@ enum Verb {
 }
 
 impl Store {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         match self.verb {
             Verb::Compact(verb) => verb.run(),
             Verb::Create(verb) => verb.run(),
@@ -53,9 +50,4 @@ impl Store {
             Verb::Vacuum(verb) => verb.run(),
         }
     }
-}
-
-/// A time as RFC 3339 writes it, in UTC.
-fn utc(time: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(time).to_string()
 }

@@ -8,7 +8,6 @@ use gowk::{Kind, Options};
 
 use super::arguments::{ClockArgs, LockArgs};
 use super::failure::Failure;
-use super::outcome::Outcome;
 use super::output::Output;
 use super::quantity;
 
@@ -34,7 +33,7 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let mut output = Output::standard(b'\n')?;
         if Store::is_at(&self.file) {
             let store =
@@ -42,7 +41,7 @@ impl Sweep {
             let folded = store.compact(true, &|_, _| ())?.folded;
             output.line(format_args!("{}: {folded} shards written anew", self.file.display()))?;
             output.flush()?;
-            return Ok(Outcome::Done);
+            return Ok(());
         }
         let mut writer = self.clock.apply(self.lock.apply(Options::new())).open_existing(&self.file)?;
         let forgotten = writer.sweep()?;
@@ -50,7 +49,6 @@ impl Sweep {
         writer.close()?;
         let (file, forgotten) = (self.file.display(), quantity::grouped(forgotten));
         output.line(format_args!("{file}: {forgotten} entries forgotten"))?;
-        output.flush()?;
-        Ok(Outcome::Done)
+        output.flush()
     }
 }

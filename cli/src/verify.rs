@@ -7,14 +7,13 @@ use clap::Args;
 use gowk::{DamagedPage, Options, Report};
 
 use super::arguments::ReadArgs;
-use super::bar::Bar;
+use super::bar;
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
-use super::paths;
-use super::prometheus::{self, Found, Verified};
-use super::store;
+use super::prometheus::{self, Found};
+use super::store::{self, AnyReader};
 
 /// Read whole filters and name what is damaged; exit 1 if anything is
 ///
@@ -59,13 +58,13 @@ impl Verify {
                     None
                 }
             };
-            verified.push(Verified { file, found });
+            verified.push((file.as_path(), found));
         }
         if self.prometheus {
             prometheus::tell_verified(&verified, SystemTime::now(), &mut output)?;
         }
         output.flush()?;
-        let clean = verified.iter().all(|verified| verified.found.is_some_and(|found| found.clean));
+        let clean = verified.iter().all(|(_, found)| found.is_some_and(|found| found.clean));
         match failed {
             Some(failure) => Err(failure),
             None if clean => Ok(Outcome::Done),
@@ -75,17 +74,17 @@ impl Verify {
 
     /// Reads one filter or store, and prints its findings unless the verb prints metrics at the end.
     fn verify(&self, file: &Path, output: &mut Output) -> Result<Found, Failure> {
-        if paths::is_store(file) {
-            let verified = store::verify(file)?;
-            if !self.prometheus {
-                verified.print(file, self.json, output)?;
+        let reader = match AnyReader::open(file, &self.read.apply(Options::new()))? {
+            AnyReader::Filter(reader) => reader,
+            AnyReader::Store(reader) => {
+                let verified = store::Verified::of(file, &reader)?;
+                if !self.prometheus {
+                    verified.print(file, self.json, output)?;
+                }
+                return Ok(verified.found());
             }
-            return Ok(verified.found());
-        }
-        let reader = self.read.apply(Options::new()).read(file)?;
-        let bar = Bar::new("verifying");
-        let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
-        drop(bar);
+        };
+        let report = reader.verify(&mut bar::of("verifying"))?;
         if self.json {
             let (file, clean) = (file.to_string_lossy(), report.is_clean());
             output.line(json::line(&json::Verified { file, clean, report: &report }))?;

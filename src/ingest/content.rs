@@ -48,9 +48,8 @@ pub(super) struct Content {
 impl Content {
     /// A file, from the byte `base` on.
     pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
-        let refused = |op| move |source| Error::input(path, InputProblem::Io { op, source });
-        let file = File::open(path).map_err(refused("open"))?;
-        let stream = file.try_clone().map_err(refused("read"))?;
+        let file = File::open(path).map_err(Error::of_input(path, "open"))?;
+        let stream = file.try_clone().map_err(Error::of_input(path, "read"))?;
         let decoder = Decoder::within(stream, base).map_err(|problem| Error::input(path, problem))?;
         Ok(Self { file: Some(file), base, ..Self::of(path.to_owned(), decoder) })
     }

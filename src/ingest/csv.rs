@@ -28,17 +28,17 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    /// Goes on at `position`, where `content` stands. Looks for the `wanted` columns, those of the key and the time, in
-    /// the first record, and passes over that record if it is a header. In the middle of a file with a header, it takes
-    /// the columns from the beginning of the file at the path of `content`.
+    /// Goes on at `position`, where `content` stands. Looks for the columns of the `key` and the time in the first record,
+    /// and passes over that record if it is a header. In the middle of a file with a header, it takes the columns from
+    /// the beginning of the file at the path of `content`.
     pub(super) fn new(
-        wanted: &Wanted,
+        (key, rules): (&[Column], &Rules),
         delimiter: u8,
         header: bool,
         content: &mut Content,
         position: Position,
     ) -> Result<Self, Error> {
-        let Wanted { columns: wanted, is_timed } = wanted;
+        let wanted = &wanted(key, rules);
         let mut record = Record::new(delimiter);
         let is_start = position.base == 0 && position.offset == 0;
         let (mut columns, passed) = if is_start && header {
@@ -52,7 +52,7 @@ impl Csv {
         if !is_start {
             record.is_not_first(position.lines);
         }
-        let time = if *is_timed { columns.pop() } else { None };
+        let time = if columns.len() > key.len() { columns.pop() } else { None };
         Ok(Self { columns, time, record, header: passed, key: Vec::new() })
     }
 
@@ -98,28 +98,13 @@ impl Csv {
     }
 }
 
-/// The columns to look for.
-pub(super) struct Wanted {
-    /// Those of the key; the last one is that of the time, if there is one.
-    columns: Vec<Column>,
-    is_timed: bool,
-}
-
-impl Wanted {
-    /// The columns of the key, and that of the time if the rules have one.
-    pub(super) fn of(key: &[Column], rules: &Rules) -> Self {
-        let time = rules.time.iter().filter_map(|time| match time {
-            TimeField::Column(column) => Some(column),
-            TimeField::Path(_) => None,
-        });
-        let columns: Vec<Column> = key.iter().chain(time).cloned().collect();
-        Self { is_timed: columns.len() > key.len(), columns }
-    }
-}
-
-/// Fails if the first record of a file at whose beginning `content` stands lacks a column.
-pub(super) fn check(content: &mut Content, delimiter: u8, wanted: &Wanted) -> Result<(), Error> {
-    found(content, delimiter, &wanted.columns).map(drop)
+/// The columns of the key and, behind them, that of the time, if the rules have one.
+pub(super) fn wanted(key: &[Column], rules: &Rules) -> Vec<Column> {
+    let time = rules.time.iter().filter_map(|time| match time {
+        TimeField::Column(column) => Some(column),
+        TimeField::Path(_) => None,
+    });
+    key.iter().chain(time).cloned().collect()
 }
 
 /// The indices of columns, from the first record. Without a first record any indices do: there are no fields.
@@ -139,8 +124,8 @@ fn columns(path: &Path, record: &Record, any: bool, wanted: &[Column]) -> Result
     wanted.iter().map(index).collect()
 }
 
-/// The indices of columns, from the first record of a file at whose beginning `content` stands.
-fn found(content: &mut Content, delimiter: u8, wanted: &[Column]) -> Result<Vec<usize>, Error> {
+/// The indices of columns, from the first record of a file at whose beginning `content` stands. Fails if it lacks one.
+pub(super) fn found(content: &mut Content, delimiter: u8, wanted: &[Column]) -> Result<Vec<usize>, Error> {
     let mut record = Record::new(delimiter);
     let any = record.read(content)?;
     columns(content.path(), &record, any, wanted)
@@ -196,20 +181,17 @@ impl Format {
 fn fields(text: &str) -> Vec<String> {
     let mut reader = ReaderBuilder::new().delimiter(b',').build();
     let (mut output, mut ends) = (vec![0; text.len() + 1], vec![0; text.len() + 1]);
-    let (_, _, written, mut count) = reader.read_record(text.as_bytes(), &mut output, &mut ends);
-    let mut rest = output.split_off(written);
-    let mut all = output;
+    let (_, _, written, count) = reader.read_record(text.as_bytes(), &mut output, &mut ends);
     // The end of the input ends the last field.
-    let (_, _, more, last) = reader.read_record(&[], &mut rest, ends.get_mut(count..).unwrap_or_default());
-    all.extend(rest.get(..more).unwrap_or_default());
-    count += last;
+    let (rest, open) = (output.split_at_mut(written).1, ends.split_at_mut(count).1);
+    let (_, _, _, last) = reader.read_record(&[], rest, open);
     let mut start = 0;
     let field = |end: &usize| {
-        let field = all.get(start..*end).unwrap_or_default();
+        let field = output.get(start..*end).unwrap_or_default();
         start = *end;
         String::from_utf8_lossy(field).into_owned()
     };
-    let fields: Vec<String> = ends.iter().take(count).map(field).collect();
+    let fields: Vec<String> = ends.iter().take(count + last).map(field).collect();
     if fields.is_empty() { vec![String::new()] } else { fields }
 }
 

@@ -88,33 +88,27 @@ impl Current {
 impl Cursor {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
-        let mut bytes = vec![VERSION];
         let outputs = self.outputs.iter().zip(HAS_OUTPUT);
-        bytes.push(
-            flag(self.all_read, ALL_READ)
-                | flag(self.current.is_some(), HAS_CURRENT)
-                | outputs.map(|(output, has)| flag(output.is_some(), has)).sum::<u8>(),
-        );
-        let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
-        put(&numbers(&self.total));
-        put(&[self.options]);
+        let flags = flag(self.all_read, ALL_READ)
+            | flag(self.current.is_some(), HAS_CURRENT)
+            | outputs.map(|(output, has)| flag(output.is_some(), has)).sum::<u8>();
+        let mut bytes = vec![VERSION, flags];
+        put(&mut bytes, &numbers(&self.total));
+        put(&mut bytes, &[self.options]);
         for Written { path, length, tail } in self.outputs.iter().flatten() {
-            put(&[path.0, *length, *tail]);
+            put(&mut bytes, &[path.0, *length, *tail]);
         }
         if let Some(Current { name, read, tally }) = &self.current {
             let name = name.as_os_str().as_bytes();
             // Linux has no paths longer than 4096 bytes.
             bytes.extend((name.len() as u16).to_le_bytes());
             bytes.extend(name);
-            let mut put = |numbers: &[u64]| numbers.iter().for_each(|n| bytes.extend(n.to_le_bytes()));
-            put(&[read.base, read.offset, read.digest, read.lines]);
-            put(&numbers(tally));
+            put(&mut bytes, &[read.base, read.offset, read.digest, read.lines]);
+            put(&mut bytes, &numbers(tally));
         }
         for (id, Finished { length, signature, within_record }) in &self.finished {
             let length = length | if *within_record { WITHIN } else { 0 };
-            for number in [id.0, length, signature.0] {
-                bytes.extend(number.to_le_bytes());
-            }
+            put(&mut bytes, &[id.0, length, signature.0]);
         }
         bytes
     }
@@ -160,6 +154,10 @@ impl Cursor {
         const CURRENT: usize = 2 + 112;
         all.encode().len() + more + CURRENT + longest
     }
+}
+
+fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
+    numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
 }
 
 const fn numbers(tally: &Tally) -> [u64; 10] {

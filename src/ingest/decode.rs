@@ -27,26 +27,19 @@ pub(super) enum Packing {
 /// The magic number of gzip, and its only method of compression.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// The last three bytes of a skippable zstd frame's magic number; the first is 0x50 to 0x5f.
-const SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
+/// A skippable frame of zstd. The first byte is 0x50 to 0x5f.
+const SKIPPABLE: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 impl Packing {
     /// The packing that the first bytes of a stream show; `None` if more bytes could show another one.
     fn of(begin: &[u8]) -> Option<Self> {
-        let begins = |magic: &[u8]| begin.len() < magic.len() && magic.starts_with(begin);
-        let skippable = begin.split_first().filter(|(first, _)| **first & 0xf0 == 0x50).map(|(_, rest)| rest);
-        match begin {
-            _ if begin.starts_with(&GZIP) => Some(Self::Gzip),
-            _ if begin.starts_with(&ZSTD) || skippable.is_some_and(|rest| rest.starts_with(&SKIPPABLE)) => {
-                Some(Self::Zstd)
-            }
-            _ if begins(&GZIP) || begins(&ZSTD) || Foreign::is_open(begin) => None,
-            _ if skippable
-                .is_some_and(|rest| rest.len() < SKIPPABLE.len() && SKIPPABLE.starts_with(rest)) =>
-            {
-                None
-            }
-            _ => Some(Foreign::of(begin).map_or(Self::Plain, Self::Foreign)),
+        let is_same =
+            |(byte, magic): (&u8, &u8)| byte == magic || *magic == SKIPPABLE[0] && byte & 0xf0 == *magic;
+        let magics: [(&[u8], Self); 3] = [(&GZIP, Self::Gzip), (&ZSTD, Self::Zstd), (&SKIPPABLE, Self::Zstd)];
+        match magics.into_iter().find(|(magic, _)| begin.iter().zip(*magic).all(is_same)) {
+            Some((magic, packing)) => (begin.len() >= magic.len()).then_some(packing),
+            None if Foreign::is_open(begin) => None,
+            None => Some(Foreign::of(begin).map_or(Self::Plain, Self::Foreign)),
         }
     }
 
@@ -88,16 +81,10 @@ impl Read for Counted {
 /// The first bytes of a stream, read already, and the rest of it.
 type Begun = Chain<Cursor<Vec<u8>>, Counted>;
 
-enum Stream {
-    Plain(Begun),
-    Gzip(Box<MultiGzDecoder<BufReader<Begun>>>),
-    Zstd(Box<zstd::Decoder<'static, BufReader<Begun>>>),
-}
-
 /// The decompressed bytes of a stream.
 pub(super) struct Decoder {
     packing: Packing,
-    stream: Stream,
+    stream: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
 }
 
@@ -110,21 +97,19 @@ impl Decoder {
         read: Arc<AtomicU64>,
     ) -> Result<Self, InputProblem> {
         let mut counted = Counted { stream: Box::new(stream), read: read.clone() };
+        if plain {
+            return Self::packed(Packing::Plain, Cursor::new(Vec::new()).chain(counted), read);
+        }
         let (mut begin, mut length) = (vec![0; CHUNK], 0);
         let packing = loop {
-            let packing = if plain {
-                Some(Packing::Plain)
-            } else {
-                Packing::of(begin.get(..length).unwrap_or_default())
-            };
-            match packing.filter(|_| plain || length > 0) {
-                Some(packing) => break packing,
-                None => match counted.read(begin.get_mut(length..).unwrap_or_default()) {
-                    Ok(0) => break Packing::Plain,
-                    Ok(more) => length += more,
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(unreadable(error)),
-                },
+            if let Some(packing) = Packing::of(begin.get(..length).unwrap_or_default()) {
+                break packing;
+            }
+            match counted.read(begin.get_mut(length..).unwrap_or_default()) {
+                Ok(0) => break Packing::Plain,
+                Ok(more) => length += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(error)),
             }
         };
         begin.truncate(length);
@@ -142,14 +127,11 @@ impl Decoder {
 
     fn packed(packing: Packing, all: Begun, read: Arc<AtomicU64>) -> Result<Self, InputProblem> {
         let buffered = |all| BufReader::with_capacity(CHUNK, all);
-        let stream = match packing {
+        let stream: Box<dyn Read + Send> = match packing {
             Packing::Foreign(format) => return Err(InputProblem::Foreign { format }),
-            Packing::Plain => Stream::Plain(all),
-            Packing::Gzip => Stream::Gzip(Box::new(MultiGzDecoder::new(buffered(all)))),
-            Packing::Zstd => {
-                let decoder = zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?;
-                Stream::Zstd(Box::new(decoder))
-            }
+            Packing::Plain => Box::new(all),
+            Packing::Gzip => Box::new(MultiGzDecoder::new(buffered(all))),
+            Packing::Zstd => Box::new(zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?),
         };
         Ok(Self { packing, stream, read })
     }
@@ -198,11 +180,7 @@ fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
 impl Read for Decoder {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         // At its end each of them returns 0, again and again.
-        match &mut self.stream {
-            Stream::Plain(stream) => stream.read(into),
-            Stream::Gzip(stream) => stream.read(into),
-            Stream::Zstd(stream) => stream.read(into),
-        }
+        self.stream.read(into)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use fs2::FileExt;
 
 use super::cursor;
-use super::error::{Error, OutputProblem};
+use super::error::Error;
 use super::job::Job;
 use crate::store::{Change, Committed, Rejudged, Requests, Store, Token, Update, Version};
 use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
@@ -95,15 +95,8 @@ impl From<Writer> for Destination {
 impl Destination {
     /// An update of a store, which [`commit`](Self::commit) commits as `operation`, with a token if one is given.
     pub fn store(store: Store, update: Update, operation: &'static str, token: Option<Token>) -> Self {
-        let sealing = Box::new(|_, _| ());
-        Self(To::Store(Box::new(InStore {
-            store,
-            update: Some(update),
-            operation,
-            token,
-            is_job: false,
-            sealing,
-        })))
+        let (update, sealing) = (Some(update), Box::new(|_, _| ()));
+        Self(To::Store(Box::new(InStore { store, update, operation, token, is_job: false, sealing })))
     }
 
     /// Makes each commit to a store call `told` with the number of shards sealed, and of all shards to seal.
@@ -137,8 +130,7 @@ impl Destination {
         let mut claimed = Vec::new();
         for path in outputs.filter(|path| !path.exists() || path.is_file()) {
             let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-            let failed = |source| Error::output(path, OutputProblem::Io { op: "open", source });
-            let file = opened.map_err(failed)?;
+            let file = opened.map_err(Error::of_output(path, "open"))?;
             let is_taken =
                 |error: std::io::Error| error.raw_os_error() == fs2::lock_contended_error().raw_os_error();
             // On a file system without locks, the user must not run the job twice at a time.

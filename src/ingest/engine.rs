@@ -199,10 +199,9 @@ impl Work for Engine<'_, '_> {
         Ok(())
     }
 
-    fn took(&mut self, pieces: &[Piece<Read>], tally: Tally) -> Result<(), Error> {
+    fn took(&mut self, pieces: &[Piece<Read>], mut tally: Tally) -> Result<(), Error> {
         let Some(Piece { place: read, skipped, .. }) = pieces.first() else { return Ok(()) };
-        let Tally { keys, new, refused, late, early, .. } = tally;
-        let tally = Tally { keys, new, refused, late, early, ..*skipped };
+        tally.add(skipped);
         self.tally.add(&tally);
         self.cursor.total.add(&tally);
         self.begin(read.task);

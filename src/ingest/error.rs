@@ -538,6 +538,16 @@ impl Error {
         Self::Input { path: path.to_owned(), problem }
     }
 
+    /// A function that makes an error of the system a failure to do `op` to an input.
+    pub(super) fn of_input<'a>(path: &'a Path, op: &'static str) -> impl Fn(io::Error) -> Self + use<'a> {
+        move |source| Self::input(path, InputProblem::Io { op, source })
+    }
+
+    /// The same for an output.
+    pub(super) fn of_output<'a>(path: &'a Path, op: &'static str) -> impl Fn(io::Error) -> Self + use<'a> {
+        move |source| Self::output(path, OutputProblem::Io { op, source })
+    }
+
     pub(super) fn output(path: &Path, problem: OutputProblem) -> Self {
         Self::Output { path: path.to_owned(), problem }
     }

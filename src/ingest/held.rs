@@ -28,22 +28,18 @@ fn failed(op: &'static str) -> impl Fn(io::Error) -> Error {
 impl Held {
     /// Keeps a record; `hash` is that of its key, if it has one.
     pub(super) fn push(&mut self, hash: Option<KeyHash>, record: &[u8]) -> Result<(), Error> {
-        let mut head = [0; HEAD];
-        let (key, rest) = head.split_at_mut(16);
-        key.copy_from_slice(&hash.map_or(0, KeyHash::get).to_le_bytes());
-        let (has_key, length) = rest.split_at_mut(1);
-        has_key.fill(u8::from(hash.is_some()));
-        length.copy_from_slice(&(record.len() as u64).to_le_bytes());
+        let key = hash.map_or(0, KeyHash::get).to_le_bytes();
+        let (has_key, length) = ([u8::from(hash.is_some())], (record.len() as u64).to_le_bytes());
+        let parts: [&[u8]; 4] = [&key, &has_key, &length, record];
         if self.file.is_none() && self.memory.len() + HEAD + record.len() <= MEMORY {
-            self.memory.extend_from_slice(&head);
-            self.memory.extend_from_slice(record);
+            parts.iter().for_each(|part| self.memory.extend_from_slice(part));
             return Ok(());
         }
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(BufWriter::new(tempfile::tempfile().map_err(failed("create a file in"))?)),
         };
-        file.write_all(&head).and_then(|()| file.write_all(record)).map_err(failed("write to a file in"))
+        parts.iter().try_for_each(|part| file.write_all(part)).map_err(failed("write to a file in"))
     }
 
     /// Gives all records to `take`, each with the hash of its key.

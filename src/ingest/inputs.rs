@@ -57,16 +57,12 @@ pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 matches(job, &own, pattern, &mut inputs)?;
             }
-            Err(error) => return Err(refused(&literal, "look at", error)),
+            Err(error) => return Err(Error::of_input(&literal, "look at")(error)),
         }
     }
     inputs.sort();
     inputs.dedup_by(|a, b| a.name == b.name);
     Ok(inputs)
-}
-
-fn refused(path: &Path, op: &'static str, source: io::Error) -> Error {
-    Error::input(path, InputProblem::Io { op, source })
 }
 
 fn input(job: &Job, path: &Path, metadata: &Metadata) -> Result<Input, Error> {
@@ -104,13 +100,13 @@ fn matches(job: &Job, own: &Ownership, pattern: &str, inputs: &mut Vec<Input>) -
     for path in paths {
         let path = path.map_err(|error| {
             let at = error.path().to_owned();
-            refused(&at, "list", error.into())
+            Error::of_input(&at, "list")(error.into())
         })?;
         let metadata = match path.metadata() {
             Ok(metadata) => metadata,
             // The file was removed since it was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => continue,
-            Err(error) => return Err(refused(&path, "look at", error)),
+            Err(error) => return Err(Error::of_input(&path, "look at")(error)),
         };
         if !metadata.is_dir() && !own.has(&path, Some(&metadata)) {
             inputs.push(input(job, &path, &metadata)?);

@@ -1,5 +1,6 @@
 //! JSON Lines: the key is one field of the object on each line, or of an object within it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserializer;
@@ -46,15 +47,15 @@ impl Jsonl {
         let both = value(&self.path, line).and_then(|key| {
             // The line is valid JSON: the time is only looked for.
             let time = self.time.as_ref().map(|path| value(path, line)).transpose()?;
-            Ok((key, time.map(|value| value.and_then(|value| time::parse(value.text().as_bytes())))))
+            Ok((key, time.map(|value| value.and_then(|value| time::parse(value.as_bytes())))))
         });
         match both {
             Ok((None, _)) => skipped(Skip::NoField),
             Ok((_, Some(None))) => skipped(Skip::NoTime),
             Ok((Some(value), time)) => {
                 let key = match value {
-                    Value::Text(text) => text,
-                    Value::Escaped(text) => {
+                    Cow::Borrowed(text) => text,
+                    Cow::Owned(text) => {
                         self.key = text;
                         &self.key
                     }
@@ -72,32 +73,16 @@ impl Jsonl {
 }
 
 /// The single value to which the names of a path lead in the object of a line; `None` if there is none.
-fn value<'a>(path: &[String], line: &'a [u8]) -> serde_json::Result<Option<Value<'a>>> {
+fn value<'a>(path: &[String], line: &'a [u8]) -> serde_json::Result<Option<Cow<'a, str>>> {
     let mut parser = serde_json::Deserializer::from_slice(line);
     let raw = Pick(path).deserialize(&mut parser)?;
     parser.end()?;
     let Some(text) = raw.map(RawValue::get) else { return Ok(None) };
     match text.as_bytes() {
-        [b'"', ..] if text.contains('\\') => {
-            serde_json::from_str(text).map(|text| Some(Value::Escaped(text)))
-        }
-        [b'"', .., b'"'] => Ok(text.get(1..text.len() - 1).map(Value::Text)),
+        [b'"', ..] if text.contains('\\') => serde_json::from_str(text).map(|text| Some(Cow::Owned(text))),
+        [b'"', .., b'"'] => Ok(text.get(1..text.len() - 1).map(Cow::Borrowed)),
         [b'n' | b'{' | b'[', ..] => Ok(None),
-        _ => Ok(Some(Value::Text(text))),
-    }
-}
-
-enum Value<'a> {
-    Text(&'a str),
-    Escaped(String),
-}
-
-impl Value<'_> {
-    fn text(&self) -> &str {
-        match self {
-            Self::Text(text) => text,
-            Self::Escaped(text) => text,
-        }
+        _ => Ok(Some(Cow::Borrowed(text))),
     }
 }
 

@@ -50,7 +50,7 @@ impl Begin {
         let metadata = match path.metadata() {
             Ok(metadata) => Some(metadata),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(source) => return Err(refused(OutputProblem::Io { op: "look at", source })),
+            Err(source) => return Err(Error::of_output(&path, "look at")(source)),
         };
         let regular = metadata.as_ref().is_none_or(std::fs::Metadata::is_file);
         let found = metadata.map_or(0, |metadata| metadata.len());
@@ -127,12 +127,10 @@ fn tail(file: &File, length: u64) -> io::Result<u64> {
 }
 
 pub(super) struct Output {
+    begin: Begin,
     /// The header to write before the first record; `None` if it is written, or there is none.
     header: Option<Vec<u8>>,
-    path: PathBuf,
     file: File,
-    regular: bool,
-    separator: u8,
     buffer: Vec<u8>,
     compress: bool,
     /// The zstd frame begun since the last commit.
@@ -148,15 +146,15 @@ impl Output {
     /// The name may lead to another file by now than when the output was found, for example after log rotation. So
     /// `open` checks the opened file again before it cuts it, and refuses a shorter one.
     pub(super) fn open(begin: Begin, header: Option<Vec<u8>>) -> Result<Self, Error> {
-        let (written, path) = (begin.written(), begin.path);
-        let refused = |problem| Error::output(&path, problem);
+        let (written, path) = (begin.written(), &begin.path);
+        let refused = |problem| Error::output(path, problem);
         let failed = |source| refused(OutputProblem::Io { op: "open", source });
         let opened = OpenOptions::new()
             .read(begin.regular)
             .write(true)
             .create(written.length == 0)
             .truncate(false)
-            .open(&path);
+            .open(path);
         let mut file = match opened {
             Err(error) if error.kind() == io::ErrorKind::NotFound && written.length > 0 => {
                 return Err(refused(OutputProblem::Short { committed: written.length, found: 0 }));
@@ -168,7 +166,7 @@ impl Output {
             return Err(refused(OutputProblem::Changed { committed: written.length }));
         }
         if begin.regular {
-            check(&path, metadata.len(), begin.from, |length| tail(&file, length))?;
+            check(path, metadata.len(), begin.from, |length| tail(&file, length))?;
             if metadata.len() > written.length {
                 file.set_len(written.length).map_err(failed)?;
             }
@@ -179,28 +177,18 @@ impl Output {
             folder.and_then(|folder| folder.sync_all()).map_err(failed)?;
         }
         let compress = path.extension().is_some_and(|extension| extension == "zst");
-        Ok(Self {
-            header: header.filter(|_| written.length == 0),
-            path,
-            file,
-            regular: begin.regular,
-            separator: begin.separator,
-            buffer: Vec::with_capacity(BUFFER),
-            compress,
-            frame: None,
-            dirty: false,
-            written,
-        })
+        let (header, buffer) = (header.filter(|_| written.length == 0), Vec::with_capacity(BUFFER));
+        Ok(Self { begin, header, file, buffer, compress, frame: None, dirty: false, written })
     }
 
     /// Writes a key, or its record.
     pub(super) fn record(&mut self, record: &[u8]) -> Result<(), Error> {
         if let Some(header) = self.header.take() {
             self.buffer.extend(header);
-            self.buffer.push(self.separator);
+            self.buffer.push(self.begin.separator);
         }
         self.buffer.extend_from_slice(record);
-        self.buffer.push(self.separator);
+        self.buffer.push(self.begin.separator);
         if self.buffer.len() < BUFFER { Ok(()) } else { self.drain() }
     }
 
@@ -210,14 +198,11 @@ impl Output {
             self.drain()?;
         }
         if self.dirty {
-            let path = self.path.clone();
-            let refused = |op| move |source| Error::output(&path, OutputProblem::Io { op, source });
-            let frame = self.frame.take();
-            if let Some(frame) = frame {
-                frame.finish().map_err(refused.clone()("write"))?;
+            if let Some(frame) = self.frame.take() {
+                frame.finish().map_err(Error::of_output(&self.begin.path, "write"))?;
             }
-            if self.regular {
-                self.sync().map_err(refused("sync"))?;
+            if self.begin.regular {
+                self.sync().map_err(|source| Error::of_output(&self.begin.path, "sync")(source))?;
             }
             self.dirty = false;
         }
@@ -228,7 +213,7 @@ impl Output {
         self.dirty = true;
         let written = if self.compress { self.compress() } else { self.file.write_all(&self.buffer) };
         self.buffer.clear();
-        written.map_err(|source| Error::output(&self.path, OutputProblem::Io { op: "write", source }))
+        written.map_err(Error::of_output(&self.begin.path, "write"))
     }
 
     fn compress(&mut self) -> io::Result<()> {

@@ -17,7 +17,7 @@ use self::column::Column;
 use self::opened::Opened;
 use self::schema::Purpose;
 use super::error::{Error, InputProblem};
-use super::lines::{Found, Skip};
+use super::lines::{Found, Malformed, Skip};
 use super::rules::{Format, Rules, TimeField};
 use super::time;
 
@@ -61,8 +61,22 @@ impl Parquet {
     }
 
     /// The row taken last, from 1.
-    pub(super) const fn row(&self) -> u64 {
+    pub(super) const fn line(&self) -> u64 {
         self.row
+    }
+
+    /// False: the rows are in a file.
+    pub(super) const fn may_wait(&self) -> bool {
+        false
+    }
+
+    /// `None`: a column has no header.
+    pub(super) const fn header(&self) -> Option<&[u8]> {
+        None
+    }
+
+    pub(super) fn malformed(&self, Malformed { line, message, .. }: Malformed) -> Error {
+        Error::input(&self.name, InputProblem::Parquet { place: format!("row {line}"), message })
     }
 
     pub(super) const fn offset(&self) -> u64 {

@@ -91,8 +91,8 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
         if state != State::Finished
             && let Format::Csv { columns, delimiter, .. } = &job.rules.format
         {
-            let wanted = csv::Wanted::of(columns, &job.rules);
-            csv::check(&mut Content::open(&input.path, 0)?, *delimiter, &wanted)?;
+            let wanted = csv::wanted(columns, &job.rules);
+            csv::found(&mut Content::open(&input.path, 0)?, *delimiter, &wanted)?;
         }
         tasks.push(Task { input, from, state });
     }
@@ -150,18 +150,14 @@ fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position
     }
 }
 
-fn refused(input: &Input, op: &'static str) -> impl Fn(std::io::Error) -> Error {
-    move |source| Error::input(&input.path, InputProblem::Io { op, source })
-}
-
 /// Fails if the input no longer holds the bytes that were read.
 fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     let (read, found) = (finished.length, input.length);
     if found < read {
         return Err(Error::input(&input.path, InputProblem::Shrunken { read, found }));
     }
-    let file = File::open(&input.path).map_err(refused(input, "open"))?;
-    let signature = Signature::of(&file, read).map_err(refused(input, "read"))?;
+    let file = File::open(&input.path).map_err(Error::of_input(&input.path, "open"))?;
+    let signature = Signature::of(&file, read).map_err(Error::of_input(&input.path, "read"))?;
     if signature != finished.signature {
         return Err(Error::input(&input.path, InputProblem::Changed { read }));
     }
@@ -175,12 +171,12 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
         return Ok(end);
     }
     let within = || Error::input(&input.path, InputProblem::GrownWithinRecord);
-    let file = File::open(&input.path).map_err(refused(input, "open"))?;
-    if Packing::of_file(&file).map_err(refused(input, "read"))? != Packing::Plain {
+    let file = File::open(&input.path).map_err(Error::of_input(&input.path, "open"))?;
+    if Packing::of_file(&file).map_err(Error::of_input(&input.path, "read"))? != Packing::Plain {
         return Err(within());
     }
     let mut next = [0];
-    file.read_exact_at(&mut next, end).map_err(refused(input, "read"))?;
+    file.read_exact_at(&mut next, end).map_err(Error::of_input(&input.path, "read"))?;
     let separator = job.rules.format.separator();
     if next == [separator] {
         // The last record lacked only its end of line.
@@ -194,7 +190,7 @@ fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Erro
     }
     let length = end.min(LONGEST as u64 + 1);
     let mut last = vec![0; length as usize];
-    file.read_exact_at(&mut last, end - length).map_err(refused(input, "read"))?;
+    file.read_exact_at(&mut last, end - length).map_err(Error::of_input(&input.path, "read"))?;
     match memrchr(separator, &last) {
         Some(found) => Ok(end - length + found as u64 + 1),
         None if length == end => Ok(0),

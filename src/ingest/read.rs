@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use super::content::{Content, Position};
 use super::cursor::Finished;
-use super::error::{Error, InputProblem};
+use super::error::Error;
 use super::job::{Job, Missing};
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::pump::Piece;
 use super::records::StreamRecords;
 use super::signature::Signature;
-use crate::keys::{Batch, Sender, Stopped};
+use crate::keys::{Batch, Sender};
 
 /// The most keys in a batch: enough that many share a region, and few enough that a run stops soon.
 const BATCH_KEYS: u64 = 1 << 18;
@@ -40,41 +40,28 @@ pub(super) struct Reading {
     pub(super) taken: u64,
 }
 
-enum End {
-    Stopped,
-    Failed(Error),
-}
-
-impl From<Stopped> for End {
-    fn from(_: Stopped) -> Self {
-        Self::Stopped
-    }
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
 impl Reading {
     /// Reads all inputs to their ends, or until the receiver is gone.
     pub(super) fn run(mut self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
         let tasks = self.tasks.clone();
         for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.state != State::Finished) {
-            match self.task(index, task, to) {
-                Ok(()) => {}
-                Err(End::Stopped) => break,
-                Err(End::Failed(error)) => return Err(error),
+            if self.task(index, task, to)?.is_none() {
+                break;
             }
         }
         Ok(())
     }
 
-    fn task(&mut self, index: usize, task: &Task, to: &Sender<Piece<Read>, Error>) -> Result<(), End> {
+    /// Reads an input to its end; `None` if the receiver is gone.
+    fn task(
+        &mut self,
+        index: usize,
+        task: &Task,
+        to: &Sender<Piece<Read>, Error>,
+    ) -> Result<Option<()>, Error> {
         let mut content = Content::open(&task.input.path, task.from.base)?;
         if !content.repeat(task.from, || to.is_stopped())? {
-            return Err(End::Stopped);
+            return Ok(None);
         }
         let mut records = StreamRecords::new(&self.job.rules, content, task.from)?;
         let mut begun = records.offset();
@@ -104,10 +91,12 @@ impl Reading {
                     if is_end { Some(finished(records.content(), records.ended_within())?) } else { None };
                 let (raw, position) = (records.content().raw(), records.position());
                 piece.place = Read { task: index, position, raw, finished };
-                to.send(std::mem::replace(&mut piece, new()))?;
+                if to.send(std::mem::replace(&mut piece, new())).is_err() {
+                    return Ok(None);
+                }
             }
             if is_end {
-                return Ok(());
+                return Ok(Some(()));
             }
         }
     }
@@ -130,7 +119,6 @@ fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {
     let signature = content
         .file()
         .map_or_else(|| Err(std::io::ErrorKind::Unsupported.into()), |file| Signature::of(file, length));
-    let signature =
-        signature.map_err(|source| Error::input(content.path(), InputProblem::Io { op: "read", source }))?;
+    let signature = signature.map_err(Error::of_input(content.path(), "read"))?;
     Ok(Finished { length, signature, within_record })
 }

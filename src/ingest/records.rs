@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 use memchr::memchr;
 
 use super::content::{Content, Position};
-use super::csv::{Csv, Wanted};
+use super::csv::Csv;
 use super::decode::Decoder;
 use super::error::{Error, InputProblem};
 use super::jsonl::Jsonl;
@@ -37,6 +37,17 @@ enum Source {
     Parquet(Box<Parquet>),
 }
 
+/// Does with the records what it does for each kind of source.
+macro_rules! of_source {
+    ($source:expr, $records:ident => $does:expr) => {
+        match $source {
+            Source::Stream($records) => $does,
+            #[cfg(feature = "parquet")]
+            Source::Parquet($records) => $does,
+        }
+    };
+}
+
 /// Records that follow each other in a stream of bytes.
 pub(super) struct StreamRecords {
     content: Content,
@@ -59,7 +70,9 @@ impl fmt::Debug for Input {
 
 impl fmt::Debug for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Records").field("input", &self.path()).finish_non_exhaustive()
+        f.debug_struct("Records")
+            .field("input", &of_source!(&self.0, source => source.path()))
+            .finish_non_exhaustive()
     }
 }
 
@@ -73,10 +86,8 @@ impl Input {
         read: Arc<AtomicU64>,
     ) -> Result<Self, Error> {
         let name = name.into();
-        match Decoder::new(stream, plain, read) {
-            Ok(decoder) => Ok(Self { name, decoder }),
-            Err(problem) => Err(Error::Input { path: name, problem }),
-        }
+        let decoder = Decoder::new(stream, plain, read).map_err(|problem| Error::input(&name, problem))?;
+        Ok(Self { name, decoder })
     }
 
     /// The keys that end with `separator`, unchanged: lines, if that is a newline. [`Lines`] cuts them without a copy.
@@ -127,71 +138,32 @@ impl Records {
     /// The next record; `None` at the end.
     #[expect(clippy::should_implement_trait, reason = "what it returns borrows from it")]
     pub fn next(&mut self) -> Result<Option<Found<'_>>, Error> {
-        match &mut self.0 {
-            Source::Stream(stream) => stream.next(),
-            #[cfg(feature = "parquet")]
-            Source::Parquet(parquet) => parquet.next(),
-        }
+        of_source!(&mut self.0, source => source.next())
     }
 
     /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
     pub fn may_wait(&self) -> bool {
-        match &self.0 {
-            Source::Stream(stream) => {
-                let StreamRecords { kind, content, .. } = &**stream;
-                let end = if let Kind::Lines(separator) = kind { *separator } else { b'\n' };
-                memchr(end, content.waiting()).is_none()
-            }
-            #[cfg(feature = "parquet")]
-            Source::Parquet(_) => false,
-        }
+        of_source!(&self.0, source => source.may_wait())
     }
 
     /// The line on which the last record began, or the row of a Parquet file that it was; both from 1.
     pub fn line(&self) -> u64 {
-        match &self.0 {
-            Source::Stream(stream) => stream.line(),
-            #[cfg(feature = "parquet")]
-            Source::Parquet(parquet) => parquet.row(),
-        }
+        of_source!(&self.0, source => source.line())
     }
 
     /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
     pub fn header(&self) -> Option<&[u8]> {
-        match &self.0 {
-            Source::Stream(stream) => stream.header(),
-            #[cfg(feature = "parquet")]
-            Source::Parquet(_) => None,
-        }
+        of_source!(&self.0, source => source.header())
     }
 
     /// Bytes of the content taken so far, after decompression; of a Parquet file, bytes of its keys.
     pub fn offset(&self) -> u64 {
-        match &self.0 {
-            Source::Stream(stream) => stream.offset(),
-            #[cfg(feature = "parquet")]
-            Source::Parquet(parquet) => parquet.offset(),
-        }
+        of_source!(&self.0, source => source.offset())
     }
 
     /// The error that names a malformed line.
     pub fn malformed(&self, malformed: Malformed) -> Error {
-        match &self.0 {
-            Source::Stream(stream) => stream.malformed(malformed),
-            #[cfg(feature = "parquet")]
-            Source::Parquet(parquet) => {
-                let (place, message) = (format!("row {}", malformed.line), malformed.message);
-                Error::input(parquet.path(), InputProblem::Parquet { place, message })
-            }
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match &self.0 {
-            Source::Stream(stream) => stream.content.path(),
-            #[cfg(feature = "parquet")]
-            Source::Parquet(parquet) => parquet.path(),
-        }
+        of_source!(&self.0, source => source.malformed(malformed))
     }
 }
 
@@ -208,8 +180,8 @@ impl StreamRecords {
                 Kind::Jsonl(Jsonl::new(path.clone(), time))
             }
             Format::Csv { columns, header, delimiter } => {
-                let wanted = Wanted::of(columns, rules);
-                Kind::Csv(Box::new(Csv::new(&wanted, *delimiter, *header, &mut content, position)?))
+                let csv = Csv::new((columns, rules), *delimiter, *header, &mut content, position)?;
+                Kind::Csv(Box::new(csv))
             }
             Format::Parquet { .. } => return Err(Error::input(content.path(), InputProblem::NoFile)),
         };
@@ -232,6 +204,15 @@ impl StreamRecords {
             Kind::Csv(csv) => csv.next(content)?,
         };
         Ok(found.map(|found| self.rules.judge(found)))
+    }
+
+    fn may_wait(&self) -> bool {
+        let end = if let Kind::Lines(separator) = self.kind { separator } else { b'\n' };
+        memchr(end, self.content.waiting()).is_none()
+    }
+
+    fn path(&self) -> &Path {
+        self.content.path()
     }
 
     pub(super) const fn offset(&self) -> u64 {

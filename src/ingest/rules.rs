@@ -155,55 +155,38 @@ impl Rules {
         };
         let mut bytes = vec![u8::from(key.trim) | case, u8::from(*skip_empty)];
         bytes.extend((*max_key_length as u64).to_le_bytes());
-        let name = |bytes: &mut Vec<u8>, name: &str| {
-            bytes.extend((name.len() as u64).to_le_bytes());
-            bytes.extend(name.as_bytes());
-        };
         match format {
             Format::Lines(separator) => bytes.extend([0, *separator]),
             Format::Csv { columns, header, delimiter } => {
                 bytes.extend([1, *delimiter, u8::from(*header)]);
-                for column in columns {
-                    match column {
-                        Column::Number(index) => {
-                            bytes.push(0);
-                            bytes.extend((*index as u64).to_le_bytes());
-                        }
-                        Column::Name(text) => {
-                            bytes.push(1);
-                            name(&mut bytes, text);
-                        }
-                    }
-                }
+                columns.iter().for_each(|column| column.encode(0, &mut bytes));
             }
             Format::Jsonl { path } => {
                 bytes.push(2);
-                path.iter().for_each(|text| name(&mut bytes, text));
+                path.iter().for_each(|name| encode_name(name, &mut bytes));
             }
             // No cursor keeps this: jobs refuse the format.
             Format::Parquet { path } => {
                 bytes.push(3);
-                path.iter().for_each(|text| name(&mut bytes, text));
+                path.iter().for_each(|name| encode_name(name, &mut bytes));
             }
         }
         match time {
             None => {}
-            Some(TimeField::Column(Column::Number(index))) => {
-                bytes.push(2);
-                bytes.extend((*index as u64).to_le_bytes());
-            }
-            Some(TimeField::Column(Column::Name(text))) => {
-                bytes.push(3);
-                name(&mut bytes, text);
-            }
+            Some(TimeField::Column(column)) => column.encode(2, &mut bytes),
             Some(TimeField::Path(path)) => {
                 // No name has this length.
                 bytes.extend(u64::MAX.to_le_bytes());
-                path.iter().for_each(|text| name(&mut bytes, text));
+                path.iter().for_each(|name| encode_name(name, &mut bytes));
             }
         }
         bytes
     }
+}
+
+fn encode_name(name: &str, bytes: &mut Vec<u8>) {
+    bytes.extend((name.len() as u64).to_le_bytes());
+    bytes.extend(name.as_bytes());
 }
 
 /// The names in a path.
@@ -279,6 +262,20 @@ impl Column {
     pub(super) fn of(text: String) -> Self {
         let number = text.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         number.map_or(Self::Name(text), Self::Number)
+    }
+
+    /// The column behind `tag` or, if it is given by its name, the next tag.
+    fn encode(&self, tag: u8, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Number(index) => {
+                bytes.push(tag);
+                bytes.extend((*index as u64).to_le_bytes());
+            }
+            Self::Name(name) => {
+                bytes.push(tag + 1);
+                encode_name(name, bytes);
+            }
+        }
     }
 
     /// The index of a column given by its number.

@@ -55,9 +55,7 @@ pub struct Stopped;
 
 #[derive(Debug)]
 enum Event<M, E> {
-    Message(M),
-    Woken,
-    End,
+    Next(Next<M>),
     Failed(E),
     Panicked,
 }
@@ -65,7 +63,7 @@ enum Event<M, E> {
 impl<M, E> Sender<M, E> {
     /// Waits until there is room for the message.
     pub fn send(&self, message: M) -> Result<(), Stopped> {
-        self.to.send(Event::Message(message)).map_err(|_| Stopped)
+        self.to.send(Event::Next(Next::Message(message))).map_err(|_| Stopped)
     }
 
     /// Whether the feed receives no more messages. Ask before long work that sends nothing.
@@ -90,7 +88,7 @@ impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
             let outcome = catch_unwind(AssertUnwindSafe(|| read(&sender)));
             // The receiver may be gone by now.
             let _ = match outcome {
-                Ok(Ok(())) => sender.to.send(Event::End),
+                Ok(Ok(())) => sender.to.send(Event::Next(Next::End)),
                 Ok(Err(error)) => sender.to.send(Event::Failed(error)),
                 Err(panic) => {
                     let _ = sender.to.send(Event::Panicked);
@@ -105,7 +103,7 @@ impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
     /// A feed of these messages. It has no thread.
     pub fn of(messages: impl IntoIterator<Item = M>) -> Self {
         let mut feed = Self::new(1);
-        feed.ready.extend(messages.into_iter().map(Event::Message).chain([Event::End]));
+        feed.ready.extend(messages.into_iter().map(Next::Message).chain([Next::End]).map(Event::Next));
         feed
     }
 
@@ -114,7 +112,7 @@ impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
         let waker = self.waker.clone();
         move || {
             // If the queue is full, the receiver has messages to take and does not wait.
-            let _ = waker.try_send(Event::Woken);
+            let _ = waker.try_send(Event::Next(Next::Woken));
         }
     }
 }
@@ -144,12 +142,12 @@ impl<M, E> Feed<M, E> {
             return Ok(next);
         }
         let event = match until {
-            None => self.events.recv().unwrap_or(Event::End),
+            None => self.events.recv().unwrap_or(Event::Next(Next::End)),
             Some(until) => {
                 let timeout = until.saturating_duration_since(Instant::now());
                 self.events.recv_timeout(timeout).unwrap_or_else(|error| match error {
-                    RecvTimeoutError::Timeout => Event::Woken,
-                    RecvTimeoutError::Disconnected => Event::End,
+                    RecvTimeoutError::Timeout => Event::Next(Next::Woken),
+                    RecvTimeoutError::Disconnected => Event::Next(Next::End),
                 })
             }
         };
@@ -162,7 +160,7 @@ impl<M, E> Feed<M, E> {
         let mut messages = Vec::new();
         while messages.len() < most {
             match self.ready.pop_front().map_or_else(|| self.events.try_recv(), Ok) {
-                Ok(Event::Message(message)) => messages.push(message),
+                Ok(Event::Next(Next::Message(message))) => messages.push(message),
                 Ok(other) => {
                     self.ready.push_front(other);
                     break;
@@ -181,18 +179,18 @@ impl<M, E> Feed<M, E> {
     }
 
     fn told(&mut self, event: Event<M, E>) -> Result<Next<M>, E> {
-        match event {
-            Event::Message(message) => return Ok(Next::Message(message)),
-            Event::Woken => return Ok(Next::Woken),
-            Event::End | Event::Failed(_) => {}
-            Event::Panicked => join(self.thread.take()),
-        }
+        let failed = match event {
+            Event::Next(Next::End) => None,
+            Event::Next(next) => return Ok(next),
+            Event::Failed(error) => Some(error),
+            Event::Panicked => {
+                join(self.thread.take());
+                None
+            }
+        };
         // A later call gets the end again.
-        self.ready.push_front(Event::End);
-        match event {
-            Event::Failed(error) => Err(error),
-            _ => Ok(Next::End),
-        }
+        self.ready.push_front(Event::Next(Next::End));
+        failed.map_or(Ok(Next::End), Err)
     }
 }
 

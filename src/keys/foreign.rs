@@ -60,13 +60,18 @@ impl Foreign {
     /// The command that writes the content of such a file to its standard output, without the name of the file. `None`
     /// for Parquet: no unpacker turns its columns into lines.
     pub const fn unpacker(self) -> Option<&'static str> {
+        self.known().1
+    }
+
+    /// The name of the format, and its unpacker.
+    const fn known(self) -> (&'static str, Option<&'static str>) {
         match self {
-            Self::Bzip2 => Some("bzip2 -dc"),
-            Self::Xz => Some("xz -dc"),
-            Self::Lz4 => Some("lz4 -dc"),
-            Self::Zip => Some("unzip -p"),
-            Self::SevenZip => Some("7z x -so"),
-            Self::Parquet => None,
+            Self::Bzip2 => ("bzip2", Some("bzip2 -dc")),
+            Self::Xz => ("xz", Some("xz -dc")),
+            Self::Lz4 => ("lz4", Some("lz4 -dc")),
+            Self::Zip => ("zip", Some("unzip -p")),
+            Self::SevenZip => ("7z", Some("7z x -so")),
+            Self::Parquet => ("Parquet", None),
         }
     }
 }
@@ -74,14 +79,7 @@ impl Foreign {
 /// Its name.
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Bzip2 => "bzip2",
-            Self::Xz => "xz",
-            Self::Lz4 => "lz4",
-            Self::Zip => "zip",
-            Self::SevenZip => "7z",
-            Self::Parquet => "Parquet",
-        })
+        f.write_str(self.known().0)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::json;
 use crate::output::{self, Output};
 use crate::quantity::{self, chance, grouped};
+use crate::source;
 
 #[derive(Serialize)]
 struct Found {
@@ -119,35 +120,16 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
 
 fn warn(job: &Job, summary: &Summary) {
     for input in &summary.inputs {
-        let Tally { too_long, no_field, malformed, no_time, late, early, .. } = input.tally;
-        let path = input.path.display();
+        let Tally { too_long, .. } = input.tally;
         if too_long > 0 {
-            let limit = summary.max_key_length;
+            let (path, limit) = (input.path.display(), summary.max_key_length);
             output::note(format_args!("{path}: {too_long} keys longer than {limit} bytes were skipped"));
         }
         let done = if job.keeps_records_without_key() { "kept" } else { "skipped" };
-        if no_field > 0 {
-            output::note(format_args!(
-                "{path}: {no_field} records were {done} that lack the field, or hold no single value in it"
-            ));
-        }
-        if no_time > 0 {
-            output::note(format_args!("{path}: {no_time} records were {done} that have no valid time"));
-        }
-        if late > 0 {
-            output::note(format_args!(
-                "{path}: {late} late keys were neither written nor stored: the filter has forgotten their times"
-            ));
-        }
-        if early > 0 {
-            output::note(format_args!(
-                "{path}: {early} early keys were neither written nor stored: their times are more than five minutes \
-                 ahead of the clock"
-            ));
-        }
-        if let (1.., Some(rejects)) = (malformed, job.rejects()) {
-            output::note(format_args!("{path}: {malformed} malformed records are in {}", rejects.display()));
-        }
+        source::note_skipped(input.path.display(), &input.tally, done, job.rejects().as_deref());
+        source::note_untimely(&input.path, &input.tally, "neither written nor stored", |keys| {
+            keys.to_string()
+        });
     }
     if summary.filter.quarantined_buckets > 0 {
         let share = 100.0 * summary.filter.expected_false_positive_rate;
@@ -240,20 +222,18 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
         let kept = |begin: &Option<(PathBuf, u64)>| {
             begin.as_ref().map(|(path, length)| (text(path), *length)).unzip()
         };
-        let (output_path, output_keeps) = kept(&plan.output);
-        let (refused, refused_keeps) = kept(&plan.refused);
-        let (rejects, rejects_keeps) = kept(&plan.rejects);
+        let [new, refused, rejects] = [&plan.output, &plan.refused, &plan.rejects].map(kept);
         let planned = Planned {
             job: job.name().to_owned(),
             filter: text(job.filter()),
             filter_exists: plan.filter_exists,
             inputs: plan.inputs.iter().map(PlannedLine::from).collect(),
-            output: output_path,
-            output_keeps,
-            refused,
-            refused_keeps,
-            rejects,
-            rejects_keeps,
+            output: new.0,
+            output_keeps: new.1,
+            refused: refused.0,
+            refused_keeps: refused.1,
+            rejects: rejects.0,
+            rejects_keeps: rejects.1,
         };
         return output.line(json::line(&planned));
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gowk::{Expiry, Forecast, Growth, Info, Kind, Options, Report};
+use gowk::{Expiry, Forecast, Growth, Info, Kind, Reader, Report};
 
-use super::super::bar::Bar as Progress;
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::info::{bits_per_key, growth};
 use super::super::quantity::{self, bytes, chance, grouped};
@@ -20,12 +20,9 @@ const COLUMNS: usize = 100;
 /// The most damaged regions named one by one.
 const NAMED: usize = 12;
 
-pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
-    let reader = options.read(path)?;
+pub(super) fn page(path: &Path, reader: &Reader) -> Result<String, Failure> {
     let info = reader.info()?;
-    let bar = Progress::new("reading");
-    let report = reader.verify(&mut |done, all| bar.tell(done, all))?;
-    drop(bar);
+    let report = reader.verify(&mut bar::of("reading"))?;
     let mut page = Page::new(&name(path), &made(path));
     let regions = Regions::of(&info, &report);
     regions.damage(&mut page, &report);
@@ -74,11 +71,9 @@ impl Regions {
         let loads: Vec<f64> = report.used_slots.iter().map(|used| f64::from(*used) / slots).collect();
         let mut damaged = vec![false; loads.len()];
         for page in report.damaged.iter().chain(&report.malformed) {
-            usize::try_from(page.region)
-                .ok()
-                .and_then(|region| damaged.get_mut(region))
-                .into_iter()
-                .for_each(|is| *is = true);
+            if let Some(is) = usize::try_from(page.region).ok().and_then(|region| damaged.get_mut(region)) {
+                *is = true;
+            }
         }
         Self { loads, damaged, full: info.slots_per_bucket.headroom() }
     }
@@ -296,7 +291,7 @@ pub(super) fn expiries(page: &mut Page, info: &Info, parts: impl IntoIterator<It
 /// How old the entries are.
 pub(super) fn ages(page: &mut Page, info: &Info) {
     if info.entries == 0 {
-        page.words("Age", &["There are no entries yet.".to_owned()], false);
+        page.words("Age", &["There are no entries yet."], false);
         return;
     }
     let all = info.entries.max(1) as f64;
@@ -350,11 +345,7 @@ fn rates(page: &mut Page, info: &Info) {
         chance(info.expected_false_positive_rate)
     );
     if points.is_empty() {
-        page.words(
-            "False-positive rate",
-            &["There are no entries yet, so no key is found.".to_owned()],
-            false,
-        );
+        page.words("False-positive rate", &["There are no entries yet, so no key is found."], false);
         return;
     }
     let rows: Vec<Vec<String>> =

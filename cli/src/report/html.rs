@@ -91,7 +91,7 @@ impl Page {
     }
 
     /// Adds a section of words alone.
-    pub(super) fn words(&mut self, heading: &str, lines: &[String], bad: bool) {
+    pub(super) fn words(&mut self, heading: &str, lines: &[impl Display], bad: bool) {
         let class = if bad { " class=\"bad\"" } else { "" };
         self.0 += &format!("<section>\n<h2>{}</h2>\n", escaped(heading));
         for line in lines {

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use gowk::Expiry;
 use gowk::store::{Store, StoreReader, Version};
-use gowk::{Expiry, Options};
 
-use super::super::bar::Bar as Progress;
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::info::bits_per_key_of_store;
 use super::super::quantity::{self, bytes, chance, grouped};
@@ -22,12 +22,9 @@ const VERSIONS: usize = 60;
 /// The shards whose files are wrong, each with the reason; `None` for a run.
 type Wrong = Vec<(Option<u32>, String)>;
 
-pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
-    let store = Store::open_with(path, options)?;
-    let reader = store.read()?;
-    let bar = Progress::new("reading");
-    let reports = reader.verify(&|done, all| bar.tell(done, all))?;
-    drop(bar);
+pub(super) fn page(path: &Path, reader: &StoreReader) -> Result<String, Failure> {
+    let store = reader.store();
+    let reports = reader.verify(&bar::of("reading"))?;
     let expiring: Vec<Expiry> = reports
         .iter()
         .filter_map(|(_, report)| report.as_ref().ok())
@@ -60,8 +57,8 @@ pub(super) fn page(path: &Path, options: &Options) -> Result<String, Failure> {
     let entries = reader.filter_info();
     let then = "then its shards double, each when it is full, as far as their limits allow";
     entries.iter().for_each(|info| next(&mut page, info, then));
-    page.facts(&facts(&store, &reader));
-    shards(&mut page, &store, reader.version(), &wrong);
+    page.facts(&facts(store, reader));
+    shards(&mut page, store, reader.version(), &wrong);
     versions(&mut page, &store.log()?);
     match entries {
         Ok(info) => {

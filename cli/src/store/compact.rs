@@ -8,9 +8,8 @@ use gowk::Options;
 use gowk::store::{Compacted, Store};
 
 use super::super::arguments::ClockArgs;
-use super::super::bar::{self, Bar};
+use super::super::bar;
 use super::super::failure::Failure;
-use super::super::outcome::Outcome;
 use super::super::output;
 
 /// Fold what small commits have brought into the files of the shards
@@ -45,15 +44,12 @@ pub(super) struct Compact {
 }
 
 impl Compact {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let options =
             self.clock.apply(bar::fetching(Options::new())).threads(threads.map_or(1, NonZeroUsize::get));
         let store = Store::open_with(&self.store, &options)?;
-        let bar = Bar::new("folding");
-        let told = store.compact(self.all, &|done, all| bar.tell(done, all))?;
-        drop(bar);
-        let Compacted { version, folded, full, bytes, .. } = told;
+        let Compacted { version, folded, full, bytes, .. } = store.compact(self.all, &bar::of("folding"))?;
         output::print(|output| {
             match version {
                 Some(version) => output

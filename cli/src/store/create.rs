@@ -6,11 +6,10 @@ use clap::Args;
 use gowk::store::Store;
 use gowk::{Options, Reader};
 
-use super::super::bar::Bar;
-use super::super::creation::Shape;
+use super::super::bar;
+use super::super::creation::{Shape, refused};
 use super::super::failure::Failure;
 use super::super::field::RuleArgs;
-use super::super::outcome::Outcome;
 use super::super::quantity;
 
 /// Create a store: empty, or out of a filter
@@ -54,24 +53,16 @@ pub(super) struct Create {
 }
 
 impl Create {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         self.shape.check_for_store(&self.store)?;
         let shards = u32::try_from(self.shards).unwrap_or(u32::MAX);
         if let Some(from) = &self.from {
-            let bar = Bar::new("dividing");
-            let filter = Reader::open(from)?;
-            let progress = &mut |done, all| bar.tell(done, all);
+            let (filter, progress) = (Reader::open(from)?, &mut bar::of("dividing"));
             Store::create_from(&self.store, shards, &filter, &Options::new(), progress)?;
         } else {
             let options = self.rules.apply(self.shape.options(self.capacity.unwrap_or_default()));
-            let named = |error| match error {
-                gowk::store::Error::Filter(error @ gowk::Error::Option { .. }) => {
-                    Failure::Creation { file: self.store.clone(), error }
-                }
-                error => error.into(),
-            };
-            Store::create(&self.store, shards, &options).map_err(named)?;
+            Store::create(&self.store, shards, &options).map_err(|error| refused(&self.store, error))?;
         }
-        Ok(Outcome::Done)
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use gowk::store::{Description, Requests, Store, StoreInfo, StoreReader};
+use gowk::store::{Description, Requests, StoreInfo, StoreReader};
 use serde::Serialize;
 
 use super::super::failure::Failure;
@@ -11,7 +11,6 @@ use super::super::info as filter;
 use super::super::json;
 use super::super::output::Output;
 use super::super::quantity::{self, grouped};
-use super::utc;
 
 #[derive(Serialize)]
 struct Facts<'a> {
@@ -41,13 +40,14 @@ struct Last<'a> {
 /// Describes a store by its newest version, without opening a shard's file.
 pub(in super::super) fn print(
     path: &Path,
-    (store, reader): &(Store, StoreReader),
+    reader: &StoreReader,
     as_json: bool,
     show_seed: bool,
     output: &mut Output,
 ) -> Result<(), Failure> {
+    let store = reader.store();
     let (description, info, version) = (store.description(), &reader.info(), reader.version());
-    let (file, time) = (path.to_string_lossy(), utc(version.time));
+    let (file, time) = (path.to_string_lossy(), quantity::utc(version.time));
     let seed = show_seed.then(|| description.seed.get().to_string());
     let last = version.tokens.iter();
     let tokens =

@@ -8,9 +8,8 @@ use serde::Serialize;
 
 use super::super::failure::Failure;
 use super::super::json;
-use super::super::outcome::Outcome;
 use super::super::output;
-use super::utc;
+use super::super::quantity;
 
 /// List the versions of a store, the newest first
 #[derive(Args)]
@@ -51,7 +50,7 @@ impl<'a> From<&'a Version> for Entry<'a> {
         let own = version.tokens.iter().find(|(_, done)| done.version == version.number);
         Self {
             version: version.number,
-            time: utc(version.time),
+            time: quantity::utc(version.time),
             operation: &version.operation,
             base: version.base,
             files: files.filter(|since| *since == version.number).count() as u64,
@@ -64,7 +63,7 @@ impl<'a> From<&'a Version> for Entry<'a> {
 }
 
 impl Log {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let versions = Store::open(&self.store)?.log()?;
         output::print(|output| {
             versions.iter().rev().map(Entry::from).try_for_each(|entry| {

@@ -3,33 +3,37 @@
 use std::path::Path;
 
 use gowk::store::{Requests, Store, StoreReader};
-use gowk::{Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
+use gowk::{Info, Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 
-use super::super::bar::{self, Bar};
 use super::super::failure::Failure;
-use super::super::outcome::Outcome;
 use super::super::paths::is_store;
 
 /// The filter or store that a verb looks into.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
-    Store(Box<Store>, Box<StoreReader>),
+    Store(Box<StoreReader>),
 }
 
 impl AnyReader {
     pub(in super::super) fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
         if is_store(path) {
-            let store = Store::open_with(path, options)?;
-            let reader = store.read()?;
-            return Ok(Self::Store(Box::new(store), Box::new(reader)));
+            return Ok(Self::Store(Box::new(Store::open_with(path, options)?.read()?)));
         }
         Ok(Self::Filter(options.read(path)?))
+    }
+
+    /// The description of a filter, or of a store as if it were one filter.
+    pub(in super::super) fn info(&self) -> Result<Info, Failure> {
+        match self {
+            Self::Filter(reader) => Ok(reader.info()?),
+            Self::Store(reader) => Ok(reader.filter_info()?),
+        }
     }
 
     pub(in super::super) fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>, Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.contains_batch(keys)?),
-            Self::Store(_, reader) => Ok(reader.contains_batch(keys)?),
+            Self::Store(reader) => Ok(reader.contains_batch(keys)?),
         }
     }
 
@@ -39,14 +43,14 @@ impl AnyReader {
             Self::Filter(reader) => {
                 reader.info()?.key_rules.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })
             }
-            Self::Store(store, _) => Ok(store.description().key_rules),
+            Self::Store(reader) => Ok(reader.store().description().key_rules),
         }
     }
 
     pub(in super::super) fn slots_per_bucket(&self) -> Result<SlotsPerBucket, Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.info()?.slots_per_bucket),
-            Self::Store(store, _) => Ok(store.description().slots_per_bucket),
+            Self::Store(reader) => Ok(reader.store().description().slots_per_bucket),
         }
     }
 
@@ -54,22 +58,14 @@ impl AnyReader {
     pub(in super::super) fn requests(&self) -> Option<Requests> {
         match self {
             Self::Filter(_) => None,
-            Self::Store(store, _) => store.requests(),
+            Self::Store(reader) => reader.store().requests(),
         }
     }
 
     pub(in super::super) fn count(&self, key: &[u8]) -> Result<u32, Failure> {
         match self {
             Self::Filter(reader) => Ok(reader.count(key)?),
-            Self::Store(_, reader) => Ok(reader.count(key)?),
+            Self::Store(reader) => Ok(reader.count(key)?),
         }
     }
-}
-
-/// Joins the newest version of a store into one filter.
-pub(in super::super) fn copy(store: &Path, destination: &Path) -> Result<Outcome, Failure> {
-    let reader = Store::open_with(store, &bar::fetching(Options::new()))?.read()?;
-    let bar = Bar::new("joining");
-    reader.join_to(destination, &mut |done, all| bar.tell(done, all))?;
-    Ok(Outcome::Done)
 }

@@ -8,7 +8,6 @@ use clap::Args;
 use gowk::store::{Store, Vacuumed};
 
 use super::super::failure::Failure;
-use super::super::outcome::Outcome;
 use super::super::output;
 use super::super::quantity;
 
@@ -39,15 +38,14 @@ pub(super) struct Vacuum {
 /// Seconds, or minutes, hours or days by their letter.
 fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
-    let unit = UNITS.into_iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
-    let (number, seconds) = unit.unwrap_or((text, 1));
+    let (number, seconds) = quantity::split(text, UNITS, 1);
     let number = quantity::count(number).map_err(|error| format!("{error}, 90s, 12h or 7d"))?;
     let seconds = number.checked_mul(seconds).ok_or_else(|| "longer than can be counted".to_owned())?;
     Ok(Duration::from_secs(seconds))
 }
 
 impl Vacuum {
-    pub(super) fn run(self) -> Result<Outcome, Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let store = Store::open(&self.store)?;
         let vacuum = gowk::store::Vacuum::default().keep(self.keep.get()).grace(self.grace);
         let Vacuumed { version, versions, files, bytes, foreign, uploads, uploads_hidden, .. } =

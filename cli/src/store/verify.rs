@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use gowk::Options;
-use gowk::store::{Error, Store};
+use gowk::store::{Error, StoreReader};
 use serde::Serialize;
 
-use super::super::bar::{self, Bar};
+use super::super::bar;
 use super::super::failure::Failure;
 use super::super::json;
 use super::super::output::Output;
@@ -35,16 +34,14 @@ struct Damaged {
     problem: String,
 }
 
-/// Reads every file that the newest version names.
-pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
-    let reader = Store::open_with(path, &bar::fetching(Options::new()))?.read()?;
-    let bar = Bar::new("verifying");
-    let reports = reader.verify(&|done, all| bar.tell(done, all))?;
-    drop(bar);
-    let files = reports.len() as u64;
-    let pages =
-        reports.iter().filter_map(|(_, report)| report.as_ref().ok()).map(|report| report.pages).sum();
-    let damaged = reports.into_iter().filter_map(|(shard, report)| match report {
+impl Verified {
+    /// Reads every file that the newest version names.
+    pub(in super::super) fn of(path: &Path, reader: &StoreReader) -> Result<Self, Failure> {
+        let reports = reader.verify(&bar::of("verifying"))?;
+        let files = reports.len() as u64;
+        let pages =
+            reports.iter().filter_map(|(_, report)| report.as_ref().ok()).map(|report| report.pages).sum();
+        let damaged = reports.into_iter().filter_map(|(shard, report)| match report {
         Ok(report) if report.is_clean() => None,
         Ok(report) => {
             let pages = (report.damaged.len() + report.malformed.len()) as u64;
@@ -64,13 +61,12 @@ pub(in super::super) fn verify(path: &Path) -> Result<Verified, Failure> {
             Some(Damaged { shard, pages, damaged_pages, problem })
         }
     });
-    let damaged: Vec<Damaged> = damaged.collect();
-    let version = reader.version().number;
-    let clean = damaged.is_empty();
-    Ok(Verified { file: path.to_string_lossy().into_owned(), clean, version, files, pages, damaged })
-}
+        let damaged: Vec<Damaged> = damaged.collect();
+        let version = reader.version().number;
+        let clean = damaged.is_empty();
+        Ok(Self { file: path.to_string_lossy().into_owned(), clean, version, files, pages, damaged })
+    }
 
-impl Verified {
     /// The findings, as metrics.
     pub(in super::super) fn found(&self) -> Found {
         let damaged_pages = self.damaged.iter().filter_map(|damaged| damaged.pages).sum();

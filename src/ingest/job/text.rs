@@ -139,37 +139,53 @@ fn toml_problem(error: &toml::de::Error) -> Misfit {
     (JobProblem::Toml(message), error.span().map(|span| span.start))
 }
 
+/// The value of an option, or `default` if it is not given. `check` returns `None` for a value that is not as `expected`.
+fn value<T, V>(
+    (key, given): (&'static str, &Option<Spanned<T>>),
+    default: V,
+    expected: &'static str,
+    check: impl FnOnce(&T) -> Option<V>,
+) -> Result<V, Misfit> {
+    match given {
+        None => Ok(default),
+        Some(given) => check(given.get_ref()).ok_or_else(|| wrong(key, given, expected)),
+    }
+}
+
 /// That what a forgetting filter keeps is given for one, and in one way.
 fn check_forgetting(filter: &Creation) -> Result<(), Misfit> {
     let Creation { kind, forget_after, forget_within, refresh, keep_newest, capacity, .. } = filter;
-    let alone = "given beside `forget_after`";
-    for (key, value) in [("forget_after", forget_after), ("forget_within", forget_within)] {
-        if let Some(value) = value.as_ref().filter(|value| span(value.get_ref()).is_none()) {
-            return Err(wrong(key, value, "a time, as in \"30d\", \"12h\", \"5m\" or \"90s\""));
-        }
+    for given in [("forget_after", forget_after), ("forget_within", forget_within)] {
+        value(given, (), "a time, as in \"30d\", \"12h\", \"5m\" or \"90s\"", |text| span(text).map(drop))?;
     }
-    if let Some(newest) = keep_newest {
-        return match (forget_after, forget_within, refresh, capacity) {
-            (Some(time), ..) => Err(wrong("forget_after", time, "left out beside `keep_newest`")),
-            (_, Some(time), ..) => Err(wrong("forget_within", time, "left out beside `keep_newest`")),
-            (.., Some(refresh), _) => Err(wrong("refresh", refresh, "left out beside `keep_newest`")),
-            (.., Some(keys)) => {
-                Err(wrong("capacity", keys, "left out beside `keep_newest`, from which it follows"))
-            }
-            _ if kind.is_some_and(|kind| kind != Kind::Forgetting) => {
-                Err(wrong("keep_newest", newest, "given for a filter of the kind \"forgetting\" alone"))
-            }
-            _ => Ok(()),
-        };
+    let within = ("forget_within", start(forget_within));
+    let (after, refresh) = (("forget_after", start(forget_after)), ("refresh", start(refresh)));
+    let (newest, capacity) = (("keep_newest", start(keep_newest)), ("capacity", start(capacity)));
+    let is_other = kind.is_some_and(|kind| kind != Kind::Forgetting);
+    let has_newest = keep_newest.is_some();
+    let not_both = "left out beside `keep_newest`";
+    let needs_after = "given beside `forget_after`";
+    let forgetting_alone = "given for a filter of the kind \"forgetting\" alone";
+    // The first of these that is given although it must not be.
+    let wrong = [
+        (after, has_newest, not_both),
+        (within, has_newest, not_both),
+        (refresh, has_newest, not_both),
+        (capacity, has_newest, "left out beside `keep_newest`, from which it follows"),
+        (newest, is_other, forgetting_alone),
+        (within, forget_after.is_none(), needs_after),
+        (refresh, forget_after.is_none(), needs_after),
+        (after, is_other, forgetting_alone),
+    ];
+    match wrong.into_iter().find(|((_, place), is_wrong, _)| place.is_some() && *is_wrong) {
+        Some(((key, place), _, expected)) => Err((JobProblem::Value { key, expected }, place)),
+        None => Ok(()),
     }
-    match (forget_after, forget_within, refresh) {
-        (None, Some(within), _) => Err(wrong("forget_within", within, alone)),
-        (None, None, Some(refresh)) => Err(wrong("refresh", refresh, alone)),
-        (Some(after), ..) if kind.is_some_and(|kind| kind != Kind::Forgetting) => {
-            Err(wrong("forget_after", after, "given for a filter of the kind \"forgetting\" alone"))
-        }
-        _ => Ok(()),
-    }
+}
+
+/// The byte at which a value is, if it is given.
+fn start<T>(value: &Option<Spanned<T>>) -> Option<usize> {
+    value.as_ref().map(|value| value.span().start)
 }
 
 fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
@@ -180,40 +196,27 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     let raw: RawJob = toml::from_str(text).map_err(|error| toml_problem(&error))?;
     let base = path.parent().unwrap_or(Path::new("")).to_owned();
     let name = name(raw.name, path)?;
-    if let Some(slots) = &raw.filter.slots_per_bucket
-        && SlotsPerBucket::new(*slots.get_ref()).is_none()
-    {
-        return Err(wrong("slots_per_bucket", slots, "a whole number from 2 to 7"));
-    }
+    value(("slots_per_bucket", &raw.filter.slots_per_bucket), (), "a whole number from 2 to 7", |slots| {
+        SlotsPerBucket::new(*slots).map(drop)
+    })?;
     check_forgetting(&raw.filter)?;
     if raw.input.paths.get_ref().is_empty() {
         return Err(wrong("paths", &raw.input.paths, "a list of at least one path or pattern"));
     }
-    let every_keys = match &raw.commit.every_keys {
-        None => EVERY_KEYS,
-        Some(keys) => NonZeroU64::new(*keys.get_ref()).ok_or(wrong("every_keys", keys, "at least 1"))?,
-    };
-    let every = match &raw.commit.every_seconds {
-        None => EVERY_SECONDS,
-        Some(seconds) => Duration::try_from_secs_f64(*seconds.get_ref()).map_err(|_| {
-            wrong("every_seconds", seconds, "a number of seconds, or 0 to commit only by keys")
-        })?,
-    };
+    let every_keys = ("every_keys", &raw.commit.every_keys);
+    let every_keys = value(every_keys, EVERY_KEYS, "at least 1", |keys| NonZeroU64::new(*keys))?;
+    let every = ("every_seconds", &raw.commit.every_seconds);
+    let every = value(every, EVERY_SECONDS, "a number of seconds, or 0 to commit only by keys", |seconds| {
+        Duration::try_from_secs_f64(*seconds).ok()
+    })?;
     if let (Some(records), None) = (&raw.output.records, &raw.output.new_keys) {
         return Err(wrong("records", records, "given beside `new_keys`"));
     }
     let records = raw.output.records.is_some_and(Spanned::into_inner);
-    let missing = match &raw.input.missing {
-        None => Missing::Drop,
-        Some(missing) if *missing.get_ref() == Missing::Keep && !records => {
-            return Err(wrong(
-                "missing",
-                missing,
-                "`drop` or `fail`, unless `records` is true: kept are whole records",
-            ));
-        }
-        Some(missing) => *missing.get_ref(),
-    };
+    let without_records = "`drop` or `fail`, unless `records` is true: kept are whole records";
+    let missing = value(("missing", &raw.input.missing), Missing::Drop, without_records, |missing| {
+        Some(*missing).filter(|missing| records || *missing != Missing::Keep)
+    })?;
     Ok(Job {
         path: path.to_owned(),
         name,
@@ -250,21 +253,23 @@ fn name(given: Option<Spanned<String>>, path: &Path) -> Result<String, Misfit> {
     if fits(&name) { Ok(name) } else { Err((JobProblem::Value { key: "name", expected: EXPECTED }, None)) }
 }
 
-/// The column with this number, from 1.
-fn number_of(number: u64) -> Option<Column> {
-    usize::try_from(number).ok()?.checked_sub(1).map(Column::Number)
+impl RawColumn {
+    /// `None` for the number 0: columns are counted from 1.
+    fn column(&self) -> Option<Column> {
+        match self {
+            Self::Name(name) => Some(Column::Name(name.clone())),
+            Self::Number(number) => usize::try_from(*number).ok()?.checked_sub(1).map(Column::Number),
+        }
+    }
 }
 
 impl RawInput {
     fn rules(&self) -> Result<Rules, Misfit> {
         let format = self.format()?;
-        let max_key_length = match &self.max_key_length {
-            None => LONGEST,
-            Some(given) => usize::try_from(*given.get_ref())
-                .ok()
-                .filter(|length| (1..=LONGEST).contains(length))
-                .ok_or(wrong("max_key_length", given, "from 1 to 16_777_216"))?,
-        };
+        let longest = ("max_key_length", &self.max_key_length);
+        let max_key_length = value(longest, LONGEST, "from 1 to 16_777_216", |length| {
+            usize::try_from(*length).ok().filter(|length| (1..=LONGEST).contains(length))
+        })?;
         let key = KeyRules { trim: self.trim, ignore_case: self.ignore_case };
         let mut rules = Rules { format, key, skip_empty: self.skip_empty, max_key_length, time: None };
         rules.time = self.time.as_ref().map(|time| self.time(time, &mut rules.format)).transpose()?;
@@ -276,13 +281,11 @@ impl RawInput {
             (RawColumn::Name(_), Format::Csv { .. }) if self.header == Some(false) => {
                 Err(wrong("time", time, "a number, from 1, where there is no header"))
             }
-            (RawColumn::Name(name), Format::Csv { header, .. }) => {
-                *header = true;
-                Ok(TimeField::Column(Column::Name(name.clone())))
+            (column, Format::Csv { header, .. }) => {
+                *header |= matches!(column, RawColumn::Name(_));
+                let column = column.column().map(TimeField::Column);
+                column.ok_or_else(|| wrong("time", time, "a name, or a number from 1"))
             }
-            (RawColumn::Number(number), Format::Csv { .. }) => number_of(*number)
-                .map(TimeField::Column)
-                .ok_or(wrong("time", time, "a name, or a number from 1")),
             (RawColumn::Name(path), Format::Jsonl { .. }) => Ok(TimeField::path(path)),
             (RawColumn::Number(_), Format::Jsonl { .. }) => {
                 Err(wrong("time", time, "a name, for format `jsonl`"))
@@ -330,13 +333,12 @@ impl RawInput {
     }
 
     fn csv(&self, field: &Spanned<RawField>) -> Result<Format, Misfit> {
-        let delimiter = match &self.delimiter {
-            None => b',',
-            Some(given) => match given.get_ref().as_bytes() {
-                [byte] if !matches!(byte, b'"' | b'\r' | b'\n') => *byte,
-                _ => return Err(wrong("delimiter", given, "a single byte, as `;` or `\\t`")),
-            },
-        };
+        let delimiter = ("delimiter", &self.delimiter);
+        let delimiter =
+            value(delimiter, b',', "a single byte, as `;` or `\\t`", |text| match text.as_bytes() {
+                [byte] if !matches!(byte, b'"' | b'\r' | b'\n') => Some(*byte),
+                _ => None,
+            })?;
         let columns = match field.get_ref() {
             RawField::One(one) => slice::from_ref(one),
             RawField::Several(all) if all.is_empty() => {
@@ -344,13 +346,8 @@ impl RawInput {
             }
             RawField::Several(all) => all,
         };
-        let column = |column: &RawColumn| match column {
-            RawColumn::Name(name) => Ok(Column::Name(name.clone())),
-            RawColumn::Number(number) => {
-                number_of(*number).ok_or(wrong("field", field, "a name, or a number from 1"))
-            }
-        };
-        let columns = columns.iter().map(column).collect::<Result<Vec<_>, _>>()?;
+        let columns: Option<Vec<_>> = columns.iter().map(RawColumn::column).collect();
+        let columns = columns.ok_or_else(|| wrong("field", field, "a name, or a number from 1"))?;
         let is_named = columns.iter().any(|column| matches!(column, Column::Name(_)));
         if is_named && self.header == Some(false) {
             return Err(wrong("field", field, "a number, from 1, where there is no header"));

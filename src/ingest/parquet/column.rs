@@ -158,7 +158,6 @@ impl Batch {
         levels.clear();
         values.bytes.clear();
         values.ends.clear();
-        let is_unsigned = matches!(value, Value::Unsigned);
         let rows = match reader {
             ColumnReader::ByteArrayColumnReader(reader) => {
                 read(reader, rows, levels, |found| values.push(found.data()))
@@ -169,14 +168,9 @@ impl Batch {
                     _ => values.push(found.data()),
                 })
             }
-            ColumnReader::Int32ColumnReader(reader) if is_unsigned => {
-                read(reader, rows, levels, |found| values.text(format_args!("{}", found.cast_unsigned())))
-            }
-            ColumnReader::Int64ColumnReader(reader) if is_unsigned => {
-                read(reader, rows, levels, |found| values.text(format_args!("{}", found.cast_unsigned())))
-            }
             ColumnReader::Int32ColumnReader(reader) => read(reader, rows, levels, |found| match value {
                 Value::Days => values.time(i64::from(*found) * DAY, 0),
+                Value::Unsigned => values.text(format_args!("{}", found.cast_unsigned())),
                 _ => values.text(format_args!("{found}")),
             }),
             ColumnReader::Int64ColumnReader(reader) => read(reader, rows, levels, |found| match value {
@@ -184,6 +178,7 @@ impl Batch {
                     let nanos = found.rem_euclid(per_second) * (NANOS / per_second);
                     values.time(found.div_euclid(per_second), nanos);
                 }
+                Value::Unsigned => values.text(format_args!("{}", found.cast_unsigned())),
                 _ => values.text(format_args!("{found}")),
             }),
             ColumnReader::Int96ColumnReader(reader) => read(reader, rows, levels, |found| {

@@ -61,18 +61,11 @@ pub(super) fn column(
 }
 
 fn key(column: &ColumnDescriptor) -> Option<Value> {
+    use ConvertedType::{INT_8, INT_16, INT_32, INT_64, NONE, UINT_8, UINT_16, UINT_32, UINT_64};
     use LogicalType::{Bson, Enum, Integer, Json, String, Uuid};
     let converted = column.converted_type();
-    let (is_unsigned, is_plain) = match converted {
-        ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64 => {
-            (true, true)
-        }
-        ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64 => {
-            (false, true)
-        }
-        ConvertedType::NONE => (false, true),
-        _ => (false, false),
-    };
+    let is_unsigned = matches!(converted, UINT_8 | UINT_16 | UINT_32 | UINT_64);
+    let is_plain = is_unsigned || matches!(converted, NONE | INT_8 | INT_16 | INT_32 | INT_64);
     match (column.physical_type(), column.logical_type_ref()) {
         (Type::BYTE_ARRAY, Some(String | Enum | Json | Bson)) => Some(Value::Bytes),
         (Type::BYTE_ARRAY, None) if converted != ConvertedType::DECIMAL => Some(Value::Bytes),

@@ -60,7 +60,7 @@ fn read(bytes: &[u8], rules: &Rules) -> Result<Rows, Error> {
                 (text(record), Some(skip), None)
             }
         });
-        assert_eq!(parquet.row(), rows.len() as u64);
+        assert_eq!(parquet.line(), rows.len() as u64);
     }
     assert_eq!(parquet.read.load(Ordering::Relaxed), bytes.len() as u64);
     Ok(rows)
