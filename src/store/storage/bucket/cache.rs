@@ -175,3 +175,63 @@ impl Cache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Invariants checked: the files that were used least recently go first, and no more than must; a fetch that fails
+    //! leaves nothing.
+
+    use super::*;
+
+    fn name(base: u64) -> String {
+        let name = Name { base, uuid: [base as u8; 16] };
+        format!("shards/0000/{}", name.filter())
+    }
+
+    fn cache(dir: &Path, most: u64) -> Cache {
+        Cache { root: dir.to_owned(), own: dir.join("0".repeat(HEX)), most }
+    }
+
+    fn fetch(cache: &Cache, base: u64) {
+        cache.get(&name(base), |into| fs::write(into, [0; 100]).at(into, "write")).unwrap();
+    }
+
+    /// The files that the cache has, of the first ten.
+    fn kept(cache: &Cache) -> Vec<u64> {
+        (0..10).filter(|base| cache.path(&name(*base)).exists()).collect()
+    }
+
+    #[test]
+    fn the_files_that_were_used_least_recently_go_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path(), 450);
+        for base in 0..4 {
+            fetch(&cache, base);
+            let long_ago = SystemTime::now() - Duration::from_secs(3600 * (10 - base));
+            File::open(cache.path(&name(base))).unwrap().set_modified(long_ago).unwrap();
+        }
+        // It is there, and is used again.
+        cache.get(&name(0), |_| unreachable!()).unwrap();
+        fetch(&cache, 4);
+        assert_eq!(kept(&cache), [0, 2, 3, 4]);
+        fetch(&cache, 5);
+        assert_eq!(kept(&cache), [0, 3, 4, 5]);
+        // A cache with room for nothing keeps the file that was asked for.
+        let small = Cache { most: 1, ..cache };
+        fetch(&small, 6);
+        assert_eq!(kept(&small), [6]);
+    }
+
+    #[test]
+    fn a_fetch_that_fails_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path(), 450);
+        let failed = cache.get(&name(0), |into| {
+            fs::write(into, [0; 50]).at(into, "write")?;
+            assert_eq!(kept(&cache), [0; 0]);
+            Err(wrong(into, "cut short"))
+        });
+        assert!(failed.is_err() && kept(&cache).is_empty());
+        assert_eq!(fs::read_dir(cache.workplace().unwrap()).unwrap().count(), 0);
+    }
+}
