@@ -111,6 +111,35 @@ fn a_commit_of_a_thousand_keys_takes_two_puts_and_six_other_requests() {
     assert!(others <= 6, "{others}");
 }
 
+/// Commits of 1,000 keys, one after the other. Now and then one merges runs afterwards, which is a commit of its own.
+#[test]
+fn what_commits_cost_that_merge_runs_or_do_not() {
+    let (_, address) = place();
+    let store = Store::create(&address, 4, &options()).unwrap();
+    let mut newest = store.newest().unwrap().number;
+    let mut costs = [0, 0];
+    for part in 0..20 {
+        let before = store.requests().unwrap();
+        insert(&store, 1000 * part..1000 * (part + 1), None);
+        let counts = between(before, store.requests().unwrap());
+        let version = store.newest().unwrap();
+        let made = version.number - newest;
+        newest = version.number;
+        println!(
+            "{made} versions, the last by {}, {} runs: {counts:?}",
+            version.operation,
+            version.runs.len()
+        );
+        let (puts, others) = (counts[0], counts[1..].iter().sum::<u64>());
+        if made == 1 {
+            assert!(puts == 2 && (part == 0 || others <= 6), "{counts:?}");
+        } else {
+            costs = [costs[0].max(puts), costs[1].max(others)];
+        }
+    }
+    println!("at most, with merges and folds: {} PUT and {} others", costs[0], costs[1]);
+}
+
 /// The requests of each kind between two moments: PUT, GET, HEAD, LIST, DELETE and POST.
 fn between(before: Requests, after: Requests) -> [u64; 6] {
     let of = |told: Requests| [told.put, told.get, told.head, told.list, told.delete, told.post];
