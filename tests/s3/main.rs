@@ -6,16 +6,18 @@
 //!    tokio.
 //! 2. Of 50 committers at the same time each gets a number of its own, and none loses a key.
 //! 3. A commit of 1,000 keys takes at most 2 puts and 6 other requests.
-//! 4. Whatever becomes of any request of a commit or a vacuum: a commit that was told is there, one that was told to have
-//!    failed is not, and the same commit succeeds afterwards. No error shows a credential. One of a listing names it.
+//! 4. Whatever becomes of any request of a commit, an update, a fold or a vacuum: a commit that was told is there, one
+//!    that was told to have failed is not, the store is whole, and the same call succeeds afterwards. Each error names the
+//!    place and what the server did. None shows a credential. One of a listing names it (`failures`).
 //! 5. A committer whose put is held until a vacuum has removed its number is told that it has committed nothing.
 //! 6. A server that lets two creates of one object succeed is refused.
 //! 7. Readers that evict each other's files from the cache, or whose cache is removed, get all answers; nothing but files
-//!    of gowk is removed there (`cache`).
+//!    of gowk is removed there. A batch fetches files side by side, and tells how far it is (`cache`).
 //! 8. A process that is killed at any request of a commit or of an upload leaves the store whole (`killed`).
-//! 9. A request that fails each time is repeated so often as is said here, and no more.
+//! 9. A request that fails each time is repeated so often as is said here, and no more (`failures`).
 
 mod cache;
+mod failures;
 mod killed;
 mod proxy;
 
@@ -107,6 +109,35 @@ fn a_commit_of_a_thousand_keys_takes_two_puts_and_six_other_requests() {
     assert_eq!((after.put - before.put, after.post - before.post, after.delete - before.delete), (2, 0, 0));
     let others = (after.get - before.get) + (after.head - before.head) + (after.list - before.list);
     assert!(others <= 6, "{others}");
+}
+
+/// Commits of 1,000 keys, one after the other. Now and then one merges runs afterwards, which is a commit of its own.
+#[test]
+fn what_commits_cost_that_merge_runs_or_do_not() {
+    let (_, address) = place();
+    let store = Store::create(&address, 4, &options()).unwrap();
+    let mut newest = store.newest().unwrap().number;
+    let mut costs = [0, 0];
+    for part in 0..20 {
+        let before = store.requests().unwrap();
+        insert(&store, 1000 * part..1000 * (part + 1), None);
+        let counts = between(before, store.requests().unwrap());
+        let version = store.newest().unwrap();
+        let made = version.number - newest;
+        newest = version.number;
+        println!(
+            "{made} versions, the last by {}, {} runs: {counts:?}",
+            version.operation,
+            version.runs.len()
+        );
+        let (puts, others) = (counts[0], counts[1..].iter().sum::<u64>());
+        if made == 1 {
+            assert!(puts == 2 && (part == 0 || others <= 6), "{counts:?}");
+        } else {
+            costs = [costs[0].max(puts), costs[1].max(others)];
+        }
+    }
+    println!("at most, with merges and folds: {} PUT and {} others", costs[0], costs[1]);
 }
 
 /// The requests of each kind between two moments: PUT, GET, HEAD, LIST, DELETE and POST.
@@ -307,269 +338,6 @@ fn a_committer_that_a_vacuum_has_passed_has_committed_nothing() {
         assert_eq!(store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap().versions, 2);
         assert!(matches!(insert(&store, 100..110, token), Committed::New(_)));
     }
-}
-
-const FAULTS: [Fault; 11] = [
-    Fault::Answer(500),
-    Fault::Answer(503),
-    Fault::Answer(403),
-    Fault::Answer(404),
-    Fault::Answer(409),
-    Fault::Answer(412),
-    Fault::Told(500),
-    Fault::Told(409),
-    Fault::Reset,
-    Fault::Lost,
-    Fault::Garbage,
-];
-
-/// A store of its own for failures, and its prefix.
-struct Failing {
-    prefix: String,
-    address: PathBuf,
-    store: Store,
-}
-
-/// Runs all cases, some side by side: each of these on a store of its own, with 10 keys of its own.
-fn side_by_side<T: Sync>(cases: &[T], run: impl Fn(&Failing, &T, std::ops::Range<u32>) + Sync) {
-    let next = AtomicU32::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..6 {
-            let (prefix, address) = place();
-            let store = Store::create(&address, 1, &options()).unwrap();
-            let failing = Failing { prefix, address, store };
-            insert(&failing.store, 0..10, None);
-            let (next, run) = (&next, &run);
-            scope.spawn(move || {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(case) = cases.get(number as usize) else { break };
-                    run(&failing, case, 10 * (number + 1)..10 * (number + 2));
-                    assert!(is_there(&failing.store, 0..10));
-                }
-            });
-        }
-    });
-}
-
-/// What a call returns shows no credential, as text or to who debugs. The requests themselves are signed, and have the
-/// name of the key in them.
-fn has_no_credential<T: std::fmt::Debug>(outcome: &Result<T, Error>) {
-    let text = outcome.as_ref().err().map(|error| error.to_string());
-    let told = format!("{outcome:?} {text:?}");
-    assert!(!told.contains("gowk-test-key") && !told.contains("gowk-test-secret"), "{told}");
-}
-
-/// Each request of a commit with a run, and of one that rewrites a shard, fails once or for good.
-#[test]
-fn a_request_of_a_commit_that_fails_leaves_no_doubt_that_is_not_told() {
-    let mut cases = Vec::new();
-    for (fault, rewrites) in FAULTS.iter().flat_map(|fault| [(*fault, false), (*fault, true)]) {
-        cases.extend((0..12).map(|from| (fault, rewrites, from, 1)));
-    }
-    cases.extend((0..12).step_by(2).map(|from| (Fault::Reset, false, from, usize::MAX)));
-    let told = fail_commits(&cases);
-    for sort in ["made", "failed"] {
-        assert!(told.keys().any(|key| key.ends_with(sort)), "{told:?}");
-    }
-}
-
-/// The same, where a request is never answered. A process of its own waits 3 seconds for answers, and not a minute.
-#[test]
-fn a_server_that_hangs_leaves_no_doubt_that_is_not_told() {
-    const HANGS: &str = "GOWK_TEST_HANGS";
-    if std::env::var_os(HANGS).is_some() {
-        let cases: Vec<_> = (0..12).map(|from| (Fault::Hang, from % 2 == 1, from, 1)).collect();
-        fail_commits(&cases);
-        return;
-    }
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_server_that_hangs_leaves_no_doubt_that_is_not_told", "--nocapture"])
-        .env(HANGS, "")
-        .env("GOWK_TEST_PROXY", free.to_string())
-        .env("AWS_ENDPOINT_URL", format!("http://{free}"))
-        .env("AWS_TIMEOUT", "3s")
-        .status();
-    assert!(status.unwrap().success());
-}
-
-type Told = std::collections::BTreeMap<String, u32>;
-
-/// Fails requests of commits: with a fault, of an update that rewrites or not, from a request on, so many. Counts what
-/// the commits told.
-fn fail_commits(cases: &[(Fault, bool, usize, usize)]) -> Told {
-    let told = Mutex::new(Told::new());
-    side_by_side(cases, |Failing { prefix, address, store }, &(fault, rewrites, from, count), own| {
-        let token = Token::new(format!("a{}", own.start), 1);
-        proxy::plan(prefix, fault, from, count, "");
-        let outcome = (|| {
-            let late = Store::open(address)?;
-            let update = late.update()?;
-            let mut update = if rewrites { update.rewriting() } else { update };
-            update.insert_batch(&keys(own.clone()))?.complete()?;
-            update.commit("insert", Some(token.clone()))
-        })();
-        let seen = proxy::relent(prefix);
-        let how = format!("{fault:?} {rewrites} {from} {count}: {outcome:?} {seen:#?}");
-        has_no_credential(&outcome);
-        let is_made = store.newest().unwrap().tokens.contains_key(&token.application);
-        let sort = match &outcome {
-            Ok(Committed::New(_) | Committed::Already(_)) => {
-                assert!(is_made, "{how}");
-                "made"
-            }
-            Err(Error::Unknown { .. }) => "unknown",
-            Err(_) => {
-                assert!(!is_made, "{how}");
-                "failed"
-            }
-            Ok(Committed::Unchanged) => panic!("{how}"),
-        };
-        *told.lock().unwrap().entry(format!("{fault:?} {sort}")).or_default() += 1;
-        // The same commit again, from the beginning.
-        let mut update = store.update_of(store.before(&token.application, 1).unwrap());
-        let new = update.insert_batch(&keys(own.clone())).unwrap();
-        assert_eq!(new.mask(), [true; 10], "{how}");
-        new.complete().unwrap();
-        match update.commit("insert", Some(token)).unwrap() {
-            Committed::New(_) => assert!(!is_made, "{how}"),
-            Committed::Already(_) => assert!(is_made, "{how}"),
-            Committed::Unchanged => panic!("{how}"),
-        }
-        assert!(is_there(store, own), "{how}");
-    });
-    let told = told.into_inner().unwrap();
-    println!("{} cases: {told:#?}", cases.len());
-    told
-}
-
-/// Each request of a vacuum fails once.
-#[test]
-fn a_request_of_a_vacuum_that_fails_removes_nothing_that_is_needed() {
-    let cases: Vec<_> = FAULTS.iter().flat_map(|fault| (0..20).map(move |from| (*fault, from))).collect();
-    side_by_side(&cases, |Failing { prefix, address, store }, &(fault, from), own| {
-        insert(store, own.clone(), None);
-        proxy::plan(prefix, fault, from, 1, "");
-        let outcome = Store::open(address).and_then(|late| late.vacuum(&Vacuum::default().grace(AT_ONCE)));
-        let seen = proxy::relent(prefix);
-        let how = format!("{fault:?} {from}: {outcome:?} {seen:#?}");
-        has_no_credential(&outcome);
-        assert!(is_there(store, own.clone()), "{how}");
-        store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
-        assert!(is_there(store, own), "{how}");
-    });
-}
-
-/// Listings fail for good, and all other requests succeed: as without the right to list, and as of a server that is
-/// unwell. The first listing of a call fails, or only later ones.
-#[test]
-fn listings_that_fail_for_good_are_named_and_nothing_is_lost() {
-    let mut cases = Vec::new();
-    for status in [403, 500] {
-        cases.extend(["open", "create", "uploads"].map(|what| (status, what, 0)));
-        cases.extend((0..4).map(|from| (status, "commit", from)));
-        // Of the six listings of objects, those of versions, drafts, shards and runs.
-        cases.extend((0..6).map(|from| (status, "vacuum", from)));
-    }
-    let reached = Mutex::new(Told::new());
-    side_by_side(&cases, |Failing { prefix, address, store }, &(status, what, from), own| {
-        insert(store, own.start..own.start + 5, None);
-        let token = Token::new(format!("a{}", own.start), 1);
-        let update = |store: &Store| {
-            let mut update = store.update().unwrap();
-            update.insert_batch(&keys(own.start + 5..own.end)).unwrap().complete().unwrap();
-            update
-        };
-        let ready = update(store);
-        let like = if what == "uploads" { "?uploads=" } else { "list-type" };
-        proxy::plan(prefix, Fault::Answer(status), from, usize::MAX, like);
-        let outcome = match what {
-            "open" => Store::open(address).and_then(|store| store.newest()).map(drop),
-            "create" => Store::create(address, 1, &options()).map(drop),
-            "commit" => ready.commit("insert", Some(token.clone())).map(drop),
-            _ => store.vacuum(&Vacuum::default().grace(AT_ONCE)).map(|told| {
-                assert!(told.uploads_hidden && (status, what) == (403, "uploads"), "{told:?}");
-            }),
-        };
-        let seen = proxy::relent(prefix);
-        let how = format!("{status} {what} {from}: {outcome:?} {seen:#?}");
-        has_no_credential(&outcome);
-        let is_made = store.newest().unwrap().tokens.contains_key(&token.application);
-        match &outcome {
-            Ok(()) if what == "uploads" => {}
-            // Who merges runs after a commit gives way.
-            Ok(()) if what == "commit" => assert!(is_made && from > 1, "{how}"),
-            Ok(()) => assert!(seen.len() <= from, "{how}"),
-            Err(error) => {
-                // What was listed, and what the server said.
-                let (told, place) = (error.to_string(), address.to_str().unwrap());
-                let (listed, answered) =
-                    (": cannot list", format!(": the server answered {status} (Injected)"));
-                assert!(
-                    told.starts_with(place) && told.contains(listed) && told.contains(&answered),
-                    "{told}"
-                );
-                assert!(seen.len() > from, "{how}");
-                assert!(!is_made || matches!(error, Error::Unknown { .. }), "{how}");
-            }
-        }
-        let sort = if outcome.is_err() { "failed" } else { "made" };
-        *reached.lock().unwrap().entry(format!("{status} {what} {from} {sort}")).or_default() += 1;
-        assert!(is_there(store, own.start..own.start + 5), "{how}");
-        let mut again = store.update_of(store.before(&token.application, 1).unwrap());
-        again.insert_batch(&keys(own.start + 5..own.end)).unwrap().complete().unwrap();
-        assert!(!matches!(again.commit("insert", Some(token)).unwrap(), Committed::Unchanged), "{how}");
-        store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
-        assert!(is_there(store, own), "{how}");
-    });
-    let reached = reached.into_inner().unwrap();
-    println!("{reached:#?}");
-    for status in [403, 500] {
-        for what in ["open 0", "create 0", "commit 0", "commit 1", "vacuum 0", "vacuum 5"] {
-            assert!(reached.contains_key(&format!("{status} {what} failed")), "{status} {what}: {reached:?}");
-        }
-    }
-    assert!(reached.contains_key("403 uploads 0 made") && reached.contains_key("500 uploads 0 failed"));
-}
-
-/// A server that answers nothing but 500 is asked so often, and no more.
-#[test]
-fn retries_end() {
-    type Call = fn(&Store, &std::path::Path) -> Result<(), Error>;
-    fn commit(store: &Store) -> Result<(), Error> {
-        let mut update = store.update()?;
-        update.insert_batch(&keys(100..110))?.complete()?;
-        update.commit("insert", None).map(drop)
-    }
-    // A request is made once and 8 times more. A version is put 7 times, and pages of uploads are asked for 5 times.
-    let cases: [(&str, usize, Call); 5] = [
-        ("/store.toml", 9, |_, address| Store::open(address).map(drop)),
-        ("list-type", 9, |store, _| store.newest().map(drop)),
-        ("/runs/", 9, |store, _| commit(store)),
-        ("/versions/000000000003.toml", 7 + 9, |store, _| commit(store)),
-        ("?uploads=", 5, |store, _| store.vacuum(&Vacuum::default().grace(AT_ONCE)).map(drop)),
-    ];
-    std::thread::scope(|scope| {
-        for (like, times, call) in cases {
-            scope.spawn(move || {
-                let (prefix, address) = place();
-                let store = Store::create(&address, 1, &options()).unwrap();
-                insert(&store, 0..10, None);
-                proxy::plan(&prefix, Fault::Answer(500), 0, usize::MAX, like);
-                let called = std::thread::spawn(move || call(&store, &address));
-                let are_more = proxy::await_requests(&prefix, times + 1, || called.is_finished());
-                let seen = proxy::relent(&prefix);
-                assert!(!are_more && seen.len() == times, "{like}: {} requests", seen.len());
-                let outcome = called.join().unwrap();
-                has_no_credential(&outcome);
-                let told = outcome.unwrap_err();
-                assert!(told.to_string().contains("the server answered 500 (Injected)"), "{told}");
-                let is_put = like.contains("/versions/");
-                assert_eq!(matches!(told, Error::Unknown { .. }), is_put, "{told}");
-            });
-        }
-    });
 }
 
 /// A server that ignores the condition of each third create.

@@ -137,7 +137,8 @@ fn carried_out(head: &str, body: &[u8], server: &str) -> Option<Vec<u8>> {
 
 /// An answer with a secret in its body, as S3 gives some.
 fn answer(status: u16) -> Vec<u8> {
-    let body = "<Error><Code>Injected</Code><AWSAccessKeyId>gowk-test-key</AWSAccessKeyId></Error>";
+    let code = if status == 503 { "SlowDown" } else { "Injected" };
+    let body = format!("<Error><Code>{code}</Code><AWSAccessKeyId>gowk-test-key</AWSAccessKeyId></Error>");
     let length = body.len();
     format!(
         "HTTP/1.1 {status} x\r\nETag: \"x\"\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"

@@ -2,11 +2,24 @@
 
 With threads, moto looks whether a name is taken and then puts the object, and between the two another thread may do the
 same: on a busy machine two creates of one object succeed now and then.
+
+Below the prefix ``hides-uploads``, it refuses to list uploads, as for a user without that right.
 """
 import sys
+from urllib.parse import parse_qs
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
 
-application = DomainDispatcherApplication(create_backend_app)
+moto = DomainDispatcherApplication(create_backend_app)
+
+
+def application(environ, start_response):
+    query = parse_qs(environ["QUERY_STRING"], keep_blank_values=True)
+    if "uploads" in query and query.get("prefix", [""])[0].startswith("hides-uploads"):
+        start_response("403 Forbidden", [("Content-Type", "application/xml")])
+        return [b"<Error><Code>AccessDenied</Code></Error>"]
+    return moto(environ, start_response)
+
+
 run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=False, request_handler=MotoRequestHandler)

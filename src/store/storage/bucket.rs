@@ -179,9 +179,11 @@ impl Bucket {
     }
 
     /// Fetches an object into a local file, its parts side by side.
-    fn fetch(&self, name: &str, into: &Path) -> FilterResult<()> {
-        let (key, file) = (self.key(name)?, Arc::new(File::create(into).at(into, "create")?));
-        let fetches = self.fetches.clone();
+    fn fetch(&self, name: &str, into: &Path) -> FilterResult<Arc<File>> {
+        let key = self.key(name)?;
+        let file = File::options().read(true).write(true).create_new(true).open(into).at(into, "create")?;
+        let file = Arc::new(file);
+        let (fetches, whole) = (self.fetches.clone(), file.clone());
         let fetched = self.client.run(move |connection| async move {
             let length = connection.patient.head(&key).await.map_err(Refusal::of)?.size;
             let fetch = fetches.begin(length);
@@ -210,7 +212,7 @@ impl Bucket {
             Err(Refusal::Local(source)) => {
                 Err(FilterError::Io { path: into.to_owned(), op: "write", source })
             }
-            outcome => outcome.map_err(|refusal| refusal.at(&self.path(name), "read")),
+            outcome => outcome.map(|()| whole).map_err(|refusal| refusal.at(&self.path(name), "read")),
         }
     }
 

@@ -8,9 +8,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Seek as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::Name;
@@ -39,6 +40,12 @@ pub(super) struct Cache {
 fn wrong(path: &Path, told: &str) -> FilterError {
     let source = io::Error::new(io::ErrorKind::InvalidInput, told.to_owned());
     FilterError::Io { path: path.to_owned(), op: "find the cache for", source }
+}
+
+/// Whether others have removed a folder of the cache. It is told to exist already if that was while it was made.
+fn is_removed(error: &FilterError) -> bool {
+    matches!(error, FilterError::Io { source, .. }
+        if [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&source.kind()))
 }
 
 /// Digits in the name of a store's folder, and of a file that is being fetched.
@@ -87,8 +94,12 @@ impl Cache {
         self.own.join(name.rsplit('/').next().unwrap_or(name))
     }
 
-    /// The local copy of an object, which `fetch` makes if there is none.
-    pub(super) fn get(&self, name: &str, fetch: impl Fn(&Path) -> FilterResult<()>) -> FilterResult<PathBuf> {
+    /// The local copy of an object, which `fetch` makes if there is none, and returns open.
+    pub(super) fn get(
+        &self,
+        name: &str,
+        fetch: impl Fn(&Path) -> FilterResult<Arc<File>>,
+    ) -> FilterResult<PathBuf> {
         let path = self.path(name);
         let mut tries = 0;
         loop {
@@ -100,29 +111,47 @@ impl Cache {
             tries += 1;
             match self.place(&path, &fetch) {
                 Ok(()) => return Ok(path),
-                // Somebody has removed the folder. It is told to exist already if that was while it was made.
-                Err(FilterError::Io { source, .. })
-                    if [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&source.kind())
-                        && tries < TRIES => {}
+                Err(error) if is_removed(&error) && tries < TRIES => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
     /// Fetches an object under another name, and gives it its own.
-    fn place(&self, path: &Path, fetch: &impl Fn(&Path) -> FilterResult<()>) -> FilterResult<()> {
+    fn place(&self, path: &Path, fetch: &impl Fn(&Path) -> FilterResult<Arc<File>>) -> FilterResult<()> {
         let uuid = u128::from_le_bytes(new_uuid(path)?);
         let new = self.workplace()?.join(format!("{uuid:0HEX$x}"));
-        let placed = fetch(&new).and_then(|()| {
-            Self::make(self.own.clone())?;
-            fs::rename(&new, path).at(path, "rename")
-        });
+        let placed = fetch(&new).and_then(|file| self.give_name(&file, &new, path));
         if placed.is_err() {
             let _ = fs::remove_file(&new);
         }
         placed?;
         self.trim(path);
         Ok(())
+    }
+
+    /// Gives a whole file its name. If others have removed the file, its bytes are written again, as it is open. Fetching
+    /// them again could take longer than the time until the next removal, each time.
+    fn give_name(&self, file: &File, new: &Path, path: &Path) -> FilterResult<()> {
+        let name = || {
+            Self::make(self.own.clone())?;
+            fs::rename(new, path).at(path, "rename")
+        };
+        let write = || {
+            self.workplace()?;
+            let mut from = file;
+            from.rewind().at(new, "read")?;
+            io::copy(&mut from, &mut File::create(new).at(new, "create")?).at(new, "write")
+        };
+        let mut named = name();
+        for _ in 0..TRIES {
+            match named {
+                Err(error) if is_removed(&error) => {}
+                outcome => return outcome,
+            }
+            named = write().and_then(|_| name());
+        }
+        named
     }
 
     /// Takes a local file as the copy of an object. It is gone from its place then.
@@ -173,5 +202,84 @@ impl Cache {
                 bytes -= length;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Invariants checked: the files that were used least recently go first, and no more than must; a fetch that fails
+    //! leaves nothing; one whose file others remove is not made again.
+
+    use super::*;
+
+    fn name(base: u64) -> String {
+        let name = Name { base, uuid: [base as u8; 16] };
+        format!("shards/0000/{}", name.filter())
+    }
+
+    fn cache(dir: &Path, most: u64) -> Cache {
+        Cache { root: dir.to_owned(), own: dir.join("0".repeat(HEX)), most }
+    }
+
+    /// What a fetch of an object makes.
+    fn made(into: &Path, bytes: &[u8]) -> FilterResult<Arc<File>> {
+        fs::write(into, bytes).at(into, "write")?;
+        File::open(into).at(into, "open").map(Arc::new)
+    }
+
+    fn fetch(cache: &Cache, base: u64) {
+        cache.get(&name(base), |into| made(into, &[0; 100])).unwrap();
+    }
+
+    /// The files that the cache has, of the first ten.
+    fn kept(cache: &Cache) -> Vec<u64> {
+        (0..10).filter(|base| cache.path(&name(*base)).exists()).collect()
+    }
+
+    #[test]
+    fn the_files_that_were_used_least_recently_go_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path(), 450);
+        for base in 0..4 {
+            fetch(&cache, base);
+            let long_ago = SystemTime::now() - Duration::from_secs(3600 * (10 - base));
+            File::open(cache.path(&name(base))).unwrap().set_modified(long_ago).unwrap();
+        }
+        // It is there, and is used again.
+        cache.get(&name(0), |_| unreachable!()).unwrap();
+        fetch(&cache, 4);
+        assert_eq!(kept(&cache), [0, 2, 3, 4]);
+        fetch(&cache, 5);
+        assert_eq!(kept(&cache), [0, 3, 4, 5]);
+        // A cache with room for nothing keeps the file that was asked for.
+        let small = Cache { most: 1, ..cache };
+        fetch(&small, 6);
+        assert_eq!(kept(&small), [6]);
+    }
+
+    #[test]
+    fn a_fetch_that_fails_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(dir.path(), 450);
+        let failed = cache.get(&name(0), |into| {
+            made(into, &[0; 50])?;
+            assert_eq!(kept(&cache), [0; 0]);
+            Err(wrong(into, "cut short"))
+        });
+        assert!(failed.is_err() && kept(&cache).is_empty());
+        assert_eq!(fs::read_dir(cache.workplace().unwrap()).unwrap().count(), 0);
+    }
+    #[test]
+    fn a_file_that_is_removed_while_it_is_fetched_is_not_fetched_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache(&dir.path().join("cache"), 450);
+        let fetches = std::cell::Cell::new(0);
+        let path = cache.get(&name(0), |into| {
+            fetches.set(fetches.get() + 1);
+            let file = made(into, b"whole");
+            fs::remove_dir_all(&cache.root).unwrap();
+            file
+        });
+        assert_eq!((fs::read(path.unwrap()).unwrap(), fetches.get()), (b"whole".to_vec(), 1));
     }
 }

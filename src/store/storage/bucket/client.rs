@@ -145,7 +145,8 @@ impl Refusal {
         let path = path.to_owned();
         let (kind, told) = match self {
             Self::Absent => (io::ErrorKind::NotFound, "there is no such object or bucket".to_owned()),
-            Self::Taken => (io::ErrorKind::AlreadyExists, "the name is taken".to_owned()),
+            // Of a request without a condition, too.
+            Self::Taken => (io::ErrorKind::AlreadyExists, "the server answered 412".to_owned()),
             Self::Conflict => (io::ErrorKind::AlreadyExists, "the server answered 409".to_owned()),
             Self::Unreached(told) => (io::ErrorKind::NotConnected, told),
             Self::Refused(kind, told) => (kind, told),
