@@ -380,7 +380,7 @@ mod tests {
         };
         assert!(raw().check(path()).is_ok());
         type Change = fn(&mut Raw);
-        let wrong: [(&str, Change); 17] = [
+        let wrong: [(&str, Change); 19] = [
             ("kind", |raw| raw.kind = "forgetting".to_owned()),
             ("kind", |raw| raw.refresh = Some(false)),
             ("keys", |raw| raw.keys = "upper".to_owned()),
@@ -393,6 +393,8 @@ mod tests {
             ("slots", |raw| raw.slots = 8),
             ("rate", |raw| raw.rate = Some(f64::NAN)),
             ("rate", |raw| raw.rate = Some(0.5)),
+            ("max_rate", |raw| raw.max_rate = Some(0.0)),
+            ("max_rate", |raw| raw.max_rate = Some(-0.1)),
             ("capacity", |raw| raw.capacity = 0),
             ("growth", |raw| raw.growth = "AUTO".to_owned()),
             ("max_file_size", |raw| raw.max_file_size = Some(0)),
@@ -409,5 +411,30 @@ mod tests {
         }
         let raw = Raw { capacity: u64::MAX, ..raw() };
         assert!(matches!(raw.check(path()), Err(Error::Field { field: "capacity", .. })));
+    }
+
+    /// The slots of a forgetting filter follow from more than its rate, so any rate above 0 and below 1 is taken.
+    #[test]
+    fn a_forgetting_store_has_a_rate_and_the_expiry_bits_that_its_filters_would_get() {
+        let options = Options::new().forget_after(Duration::from_secs(3600)).capacity(1000);
+        let description = Description::design(path(), 4, &options).unwrap();
+        let encoded = description.encode(path()).unwrap();
+        let with_rate = |rate| {
+            let raw = text::decode::<Raw>(path(), encoded.as_bytes()).unwrap();
+            Raw { rate: Some(rate), ..raw }.check(path())
+        };
+        with_rate(0.25).unwrap();
+        for rate in [0.0, 1.0, -0.5] {
+            let outcome = with_rate(rate);
+            assert!(matches!(outcome, Err(Error::Field { field: "rate", .. })), "{rate}: {outcome:?}");
+        }
+        assert!(description.check_shards(path()).is_ok());
+        let more_bits = Description { expiry_bits: description.expiry_bits + 1, ..description };
+        let mut slots = [SlotsPerBucket::Two, SlotsPerBucket::Seven].into_iter();
+        let slots = slots.find(|slots| *slots != description.slots_per_bucket).unwrap();
+        let other_slots = Description { slots_per_bucket: slots, ..description };
+        for wrong in [more_bits, other_slots] {
+            assert!(wrong.check_shards(path()).is_err(), "{wrong:?}");
+        }
     }
 }

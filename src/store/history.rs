@@ -158,3 +158,42 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::disk::Disk;
+
+    /// A disk whose folders cannot be synced, for this reason.
+    #[derive(Debug)]
+    struct Unsynced(Errno);
+
+    impl Disk for Unsynced {
+        fn sync_dir(&self, _: &Path) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    /// Without the right to sync, or on a file system that has no such call, readers go on; on a disk that fails, a power
+    /// cut could take the version back that they have answered from.
+    #[test]
+    fn a_version_is_read_without_a_sync_for_a_lack_of_rights_and_not_where_the_disk_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        Store::create(&path, 1, &Options::new().capacity(1000)).unwrap();
+        let newest = |errno| open(&path, &Options::new().disk(Arc::new(Unsynced(errno)))).unwrap().newest();
+        for errno in [Errno::ACCESS, Errno::PERM, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS, Errno::ROFS] {
+            assert_eq!(newest(errno).unwrap().number, FIRST, "{errno:?}");
+        }
+        for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT] {
+            match newest(errno) {
+                Err(Error::Filter(FilterError::Io { source, .. })) => {
+                    assert_eq!(source.raw_os_error(), Some(errno.raw_os_error()));
+                }
+                outcome => panic!("{errno:?}: {outcome:?}"),
+            }
+        }
+    }
+}

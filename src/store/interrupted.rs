@@ -279,6 +279,52 @@ fn without_a_look_after_the_put_commits_are_lost_in_an_object_store() {
     assert!(how.contains("a commit is lost"), "{how}");
 }
 
+/// Without a token, nothing tells a second attempt of the first. So a commit that a vacuum has passed is not made again: it
+/// fails with an error which says that it may be there. Any other error says that it is not there, and is right.
+#[test]
+fn a_commit_without_a_token_that_a_vacuum_passes_is_told_and_not_made_again() {
+    let mut passed = 0;
+    for intrusion in INTRUSIONS {
+        let (mut at, mut was_reached) = (0, true);
+        while was_reached {
+            let shared = Arc::new(Shared::of_objects());
+            (0..3).for_each(|_| shared.intrude(Commit(1, None)));
+            let change = shared.change(shared.store.newest().unwrap().number, 0, None);
+            let (mut calls, others, reached) = (0, shared.clone(), Arc::new(Mutex::new(false)));
+            let mark = reached.clone();
+            let watched = Watched::new(shared.memory.clone(), move |_| {
+                if calls == at {
+                    *mark.lock().unwrap() = true;
+                    intrusion.iter().for_each(|deed| others.intrude(*deed));
+                }
+                calls += 1;
+                Verdict::Made
+            });
+            let outcome = shared.over(Arc::new(watched)).commit(&change);
+            let how = format!("{intrusion:?} before call {at}: {outcome:?}");
+            shared.check().unwrap_or_else(|what| panic!("{what}: {how}"));
+            let newest = shared.store.newest().unwrap();
+            let mut kept =
+                (newest.first..=newest.number).map(|number| shared.store.load(number).unwrap().unwrap());
+            let own = change.sealed[0].name();
+            let is_there = kept.any(|version| version.shards.get(&0).is_some_and(|file| file.name == own));
+            match outcome {
+                // Others may have rewritten the shard since, and a vacuum may have removed the version.
+                Ok(Committed::New(_)) => assert!(is_there || intrusion.len() > 2, "{how}"),
+                Err(Error::Overtaken { .. }) => {
+                    assert!(intrusion.iter().any(|deed| matches!(deed, Vacuum)), "{how}");
+                    passed += 1;
+                }
+                Err(Error::Conflict { .. } | Error::Expired { .. }) => assert!(!is_there, "{how}"),
+                _ => panic!("{how}"),
+            }
+            was_reached = *reached.lock().unwrap();
+            at += 1;
+        }
+    }
+    assert!(passed > 0);
+}
+
 /// Each call of a commit fails, in each way.
 #[test]
 fn a_call_that_fails_leaves_no_doubt_that_is_not_told() {

@@ -264,6 +264,60 @@ fn hostile(made: &Made) {
     assert!(refused > 100 && tried > refused, "{refused} of {tried}");
 }
 
+/// Values that a writer of the kind never gives, and keys out of order: readers of records and verification find them,
+/// though the checksums are right.
+#[test]
+fn records_that_no_writer_makes_are_damage_under_right_checksums() {
+    let kinds: [(Kind, &[i64], &[i64]); 3] = [
+        (Kind::Set, &[1], &[-1, 0, 2]),
+        (Kind::Counting, &[LEAST, -1, 1, MOST], &[0]),
+        (Kind::Forgetting, &[1, 2, MOST_EPOCHS], &[-1, 0, MOST_EPOCHS + 1]),
+    ];
+    for (kind, right, wrong) in kinds {
+        let made = small(kind);
+        let bytes = fs::read(&made.path).unwrap();
+        let read = |change: &dyn Fn(&mut [u8])| {
+            let mut changed = bytes.clone();
+            let page = &mut changed[PAGE..2 * PAGE];
+            change(page);
+            seal(page, UUID, 1);
+            fs::write(&made.path, &changed).unwrap();
+            let run = open(&made).unwrap();
+            let records = run.all().try_for_each(|record| record.map(drop));
+            [records, run.verify().map(drop)]
+        };
+        let is_damage =
+            |outcome: &Result<()>| matches!(outcome, Err(Error::DamagedRun { pages, .. }) if *pages == [1]);
+        let with_value = |value: i64| {
+            read(&|page| {
+                let key = u32::from_le_bytes(get(page, WORDS)) & ((1 << KEY_BITS) - 1);
+                put(page, WORDS, &((value as u32) << KEY_BITS | key).to_le_bytes());
+            })
+        };
+        for value in right {
+            with_value(*value).into_iter().for_each(|outcome| outcome.unwrap());
+        }
+        for value in wrong {
+            let outcomes = with_value(*value);
+            assert!(outcomes.iter().all(is_damage), "{kind:?} {value}: {outcomes:?}");
+        }
+        let swapped = read(&|page| {
+            page[..16].rotate_left(8);
+            page[WORDS..WORDS + 8].rotate_left(4);
+        });
+        assert!(swapped.iter().all(is_damage), "{kind:?}: {swapped:?}");
+        let [twice, _] = read(&|page| {
+            page.copy_within(..8, 8);
+            page.copy_within(WORDS..WORDS + 4, WORDS + 4);
+        });
+        match kind {
+            // Many copies of a key take several records.
+            Kind::Counting => twice.unwrap(),
+            Kind::Set | Kind::Forgetting => assert!(is_damage(&twice), "{kind:?}: {twice:?}"),
+        }
+    }
+}
+
 #[test]
 fn without_records_there_is_no_run() {
     let made = write(Kind::Set, 10, []);

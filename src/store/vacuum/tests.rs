@@ -116,3 +116,24 @@ fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
     assert_eq!(shared.store.listed(FIRST).unwrap(), [9, 11]);
     assert_eq!(shared.store.before("a", 8).unwrap().number, 9);
 }
+
+/// A vacuum judges the age of versions by their times, and two committers on one version have drafts of their own.
+#[test]
+fn each_version_says_when_it_was_made_and_on_what() {
+    let (hour, years) = (Duration::from_secs(HOUR as u64), 20 * 365 * 24 * HOUR);
+    let shared = aged(&[years]);
+    let change = shared.change(1, 0, None);
+    shared.intrude(Deed::Commit(1, None));
+    assert!(matches!(shared.store.commit(&change).unwrap(), Committed::New(_)));
+    shared.store.publish_upkeep(1, "merge", |newest| Ok(Some(newest.clone()))).unwrap().unwrap();
+    let mut versions: Vec<Version> = (2..=4).map(|number| shared.store.version(number).unwrap()).collect();
+    shared.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    versions.push(shared.store.newest().unwrap());
+    let told: Vec<_> = versions.iter().map(|version| (version.operation.as_str(), version.base)).collect();
+    assert_eq!(told, [("insert", 1), ("insert", 1), ("merge", 1), (VACUUM, 4)]);
+    let now = SystemTime::now();
+    for version in &versions {
+        assert!(now.duration_since(version.time).is_ok_and(|age| age < hour), "{version:?}");
+    }
+    assert_eq!(versions.iter().map(|version| version.id).collect::<BTreeSet<_>>().len(), 4);
+}
