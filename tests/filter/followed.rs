@@ -6,12 +6,15 @@
 //!    lookups through `lookups` after a while. How long that took is printed, as it depends on the machine. A reader's
 //!    own single lookups stay with the old file until one of these.
 //! 2. After a copy was published over the filter, every reader sees it with its next lookup.
-//! 3. Another kind of file under the name is an error that names it, until a filter has the name again. While no file
+//! 3. After one thread has refreshed a reader, all other threads that share it see the new file with their next lookup.
+//! 4. Another kind of file under the name is an error that names it, until a filter has the name again. While no file
 //!    has the name, readers keep the one that they have.
-//! 4. Opening readers and looking keys up starts no thread.
+//! 5. Opening readers and looking keys up starts no thread.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,9 +48,9 @@ fn of_round(round: u64) -> Options {
     Options::new().slots_per_bucket(slots).capacity(40_000).seed(round)
 }
 
-fn move_over(dir: &Path, live: &Path, round: u64) {
+fn move_over(dir: &Path, live: &Path, round: u64, options: &Options) {
     let new = dir.join("new");
-    filled(&new, round, &of_round(round));
+    filled(&new, round, options);
     std::fs::rename(&new, live).unwrap();
     let _ = std::fs::remove_file(dir.join("new-journal"));
     let _ = std::fs::remove_file(dir.join("new-lock"));
@@ -94,7 +97,7 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
         for next in 1..=rounds {
             assert!(all_found(&batches, next - 1) && refreshed.contains(&key(next - 1, 0)).unwrap());
             assert!(!refreshed.refresh().unwrap());
-            move_over(dir.path(), &live, next);
+            move_over(dir.path(), &live, next, &of_round(next));
             assert!((0..KEYS).all(|number| refreshed.contains(&key(next - 1, number)).unwrap()));
             round.store(next, Ordering::SeqCst);
             assert!(all_found(&batches, next));
@@ -110,6 +113,61 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
         done.store(true, Ordering::SeqCst);
     });
     println!("{rounds} files; single lookups followed within {} ms", longest.load(Ordering::SeqCst));
+}
+
+/// A key whose first use is told, and which then waits until the other end of `go` is gone.
+struct Waiting {
+    used: Sender<()>,
+    go: Mutex<Receiver<()>>,
+}
+
+impl AsRef<[u8]> for Waiting {
+    fn as_ref(&self) -> &[u8] {
+        let _ = self.used.send(());
+        let _ = self.go.lock().unwrap().recv();
+        b"key"
+    }
+}
+
+/// Also while another thread is in the middle of a batch, which keeps the old file in use.
+#[test]
+fn a_refresh_takes_all_threads_of_a_reader_along() {
+    let dir = tempfile::tempdir().unwrap();
+    let live = dir.path().join("live");
+    // Threads keep a file for their next lookup if its seed is that of the first.
+    let of_round = |round| of_round(round).seed(7);
+    filled(&live, 0, &of_round(0));
+    let reader = &Reader::open(&live).unwrap();
+    let (begin, begun) = channel::<u64>();
+    let (end, ended) = channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for round in begun {
+                for key in keys(round) {
+                    assert!(reader.contains(&key).unwrap(), "a key of round {round} is absent");
+                    assert_eq!(reader.count(&key).unwrap(), 1, "round {round}");
+                }
+                end.send(()).unwrap();
+            }
+        });
+        for round in 0..=12 {
+            begin.send(round).unwrap();
+            ended.recv().unwrap();
+            let (go, wait) = channel();
+            if round % 3 > 0 {
+                let (used, is_used) = channel();
+                let waiting = Waiting { used, go: Mutex::new(wait) };
+                scope.spawn(move || reader.contains_batch(&[waiting]).unwrap());
+                is_used.recv().unwrap();
+            }
+            move_over(dir.path(), &live, round + 1, &of_round(round + 1));
+            assert!(reader.refresh().unwrap());
+            begin.send(round + 1).unwrap();
+            ended.recv().unwrap();
+            drop(go);
+        }
+        drop(begin);
+    });
 }
 
 const ALONE: &str = "GOWK_TEST_ALONE";
@@ -207,7 +265,7 @@ fn another_file_under_the_name_is_an_error_and_a_missing_one_is_not() {
     }
     // A copy in memory follows no name.
     let memory = Reader::open_in_memory(&live).unwrap();
-    move_over(dir.path(), &live, 1);
+    move_over(dir.path(), &live, 1, &of_round(1));
     assert!(!memory.refresh().unwrap());
     assert!(all_found(&memory, 0));
     assert_eq!(memory.path(), PathBuf::from(&live).canonicalize().unwrap());
