@@ -21,7 +21,6 @@ mod key_rules;
 mod kind;
 mod merge;
 mod offset;
-#[cfg(target_arch = "x86_64")]
 mod pair;
 pub(crate) mod region;
 mod search;

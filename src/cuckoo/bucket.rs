@@ -11,8 +11,6 @@
 
 use std::marker::PhantomData;
 
-#[cfg(target_arch = "x86_64")]
-use super::pair::Pair;
 use super::widths::Width;
 
 /// A bucket's index in its region.
@@ -441,63 +439,6 @@ impl<W: Width> Bucket<W> {
     pub(super) fn covers(self, entry: Slot<W>) -> bool {
         let length = entry.tail_length();
         Iterator::any(&mut self.matches(entry), |lane| self.slot(lane).tail_length() <= length)
-    }
-
-    /// Whether any entry of either bucket matches `query`, which must be a fresh slot.
-    #[inline]
-    pub(crate) fn either_matches(self, other: Self, query: Slot<W>) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        if W::BITS == 16 {
-            return Pair::of(self, other).matches(query);
-        }
-        self.matches(query).any() | other.matches(query).any()
-    }
-
-    /// The first free lane of this bucket, else of the other one; the flag says that it is in the other.
-    ///
-    /// No branch asks which of the two: once many buckets are full the processor could not predict it, and a wrong
-    /// prediction would throw away the work on later keys.
-    #[inline]
-    pub(super) fn first_free(self, other: Self) -> Option<(bool, u32)> {
-        #[cfg(target_arch = "x86_64")]
-        if W::BITS == 16 {
-            return Pair::of(self, other).first_free();
-        }
-        let in_other = !self.empty_lanes().any();
-        let lane = self.empty_lanes().or(other.empty_lanes(), in_other).first()?;
-        Some((in_other, lane))
-    }
-
-    /// The lane of the only entry of either bucket that matches `query`, which must be a fresh slot; the flag says that
-    /// it is in the other bucket. `None` if none matches, or several, or if the entry has digits. Without a branch, as
-    /// `first_free`.
-    #[inline]
-    pub(super) fn only_match(self, other: Self, query: Slot<W>) -> Option<(bool, u32)> {
-        #[cfg(target_arch = "x86_64")]
-        if W::BITS == 16 {
-            return Pair::of(self, other).only_match(query);
-        }
-        let (here, there) = (self.matches(query), other.matches(query));
-        let in_other = !here.any();
-        let either = here.or(there, in_other);
-        let digits = self.or(other, in_other).digit_lanes();
-        if either.is_one() && (in_other | !there.any()) && !digits.and(either.above()).any() {
-            Some((in_other, either.first()?))
-        } else {
-            None
-        }
-    }
-
-    /// How many entries of both buckets match `query`, which must be a fresh slot; `None` if a bucket has a digit or a
-    /// universal slot. Without a branch, as `first_free`.
-    #[inline]
-    pub(super) fn matches_of_plain(self, other: Self, query: Slot<W>) -> Option<u32> {
-        #[cfg(target_arch = "x86_64")]
-        if W::BITS == 16 {
-            return Pair::of(self, other).matches_of_plain(query);
-        }
-        let is_plain = self.oddities() | other.oddities() == 0;
-        is_plain.then(|| self.matches(query).count() + other.matches(query).count())
     }
 
     /// The two buckets that this one becomes when the filter doubles.

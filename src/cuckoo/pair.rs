@@ -1,132 +1,199 @@
-//! Both buckets of a key in one vector register, for lanes of 16 bits, on x86-64.
+//! Both buckets of a key, compared at once.
 //!
-//! A processor of this kind has few integer registers. With the buckets in a vector register, more lookups are under way
-//! at once. Other processors, and other widths, compare each bucket as an integer (`bucket.rs`); both ways give the same
-//! answers, and a test compares them.
-
-use std::marker::PhantomData;
-
-use safe_arch::{
-    bitandnot_m128i, cmp_eq_mask_i16_m128i, m128i, move_mask_i8_m128i, pack_i16_to_i8_m128i,
-    set_splat_i16_m128i, sub_saturating_u16_m128i,
-};
+//! On x86-64, lanes of 16 bits lie in one vector register. A processor of this kind has few integer registers, and this
+//! way more lookups are under way at once. Other processors, and other widths, compare each bucket as an integer. Both
+//! ways give the same answers, and a test compares them.
 
 use super::bucket::{Bucket, Slot};
 use super::widths::Width;
+#[cfg(target_arch = "x86_64")]
+use vector::Pair;
 
-/// Lanes 0 to 3 are those of the first bucket.
-///
-/// | query `abcf` | empty | digit | universal | | |
-/// |---|---|---|---|---|---|
-/// | slot | `0000` | `2800` | `8000` | `0001` | `abc8` |
-/// | `entries` | `0000` | `0000` | `8000` | `0001` | `83c8` |
-/// | `ignored` | `0000` | `0000` | `ffff` | `0001` | `000f` |
-/// | `unlike & !ignored` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
-pub(super) struct Pair<W>(m128i, PhantomData<W>);
-
-/// Of each of the eight lanes all bits, or none. Without the bit masks below, which change no answer, the compiler makes
-/// other code of them, and a count took a tenth more time.
-#[derive(Clone, Copy)]
-struct Mask(m128i);
-
-impl Mask {
-    #[inline(always)]
-    fn any(self) -> bool {
-        move_mask_i8_m128i(self.0) & 0xaaaa != 0
-    }
-
-    /// One bit for each lane.
-    #[inline(always)]
-    fn bits(self) -> u32 {
-        move_mask_i8_m128i(pack_i16_to_i8_m128i(self.0, self.0)) as u32 & 0xff
-    }
-}
-
-/// The low 16 bits in each lane.
-#[inline(always)]
-fn splat(bits: u64) -> m128i {
-    set_splat_i16_m128i(bits as i16)
-}
-
-#[inline(always)]
-fn equal(a: m128i, b: m128i) -> Mask {
-    Mask(cmp_eq_mask_i16_m128i(a, b))
-}
-
-/// The lowest of these lanes; the flag says that it is in the second bucket.
-#[inline(always)]
-fn first(lanes: u32) -> Option<(bool, u32)> {
-    let lane = lanes.trailing_zeros();
-    if lanes == 0 { None } else { Some((lane >= 4, lane % 4)) }
-}
-
-impl<W: Width> Pair<W> {
-    #[inline(always)]
-    pub(super) fn of(first: Bucket<W>, second: Bucket<W>) -> Self {
-        Self(m128i::from([first.0, second.0]), PhantomData)
-    }
-
-    #[inline(always)]
-    fn entries(&self) -> m128i {
-        self.0 & splat(Bucket::<W>::ENTRY)
-    }
-
-    /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
-    #[inline(always)]
-    fn matching(&self, query: Slot<W>) -> Mask {
-        // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
-        let ignored = self.entries() ^ sub_saturating_u16_m128i(self.entries(), splat(1));
-        let unlike = self.0 ^ splat(query.0.into());
-        let matching = equal(bitandnot_m128i(ignored, unlike), splat(0));
-        if W::EXPIRY_BITS == 0 {
-            return matching;
+impl<W: Width> Bucket<W> {
+    /// Whether any entry of either bucket matches `query`, which must be a fresh slot.
+    #[inline]
+    pub(crate) fn either_matches(self, other: Self, query: Slot<W>) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if W::BITS == 16 {
+            return Pair::of(self, other).matches(query);
         }
-        let expired = equal(unlike & splat(Bucket::<W>::EXPIRY), splat(0));
-        Mask(bitandnot_m128i(bitandnot_m128i(self.universal().0, expired.0), matching.0))
+        self.matches(query).any() | other.matches(query).any()
     }
 
-    #[inline(always)]
-    fn free(&self) -> Mask {
-        equal(self.0, splat(0))
+    /// The first free lane of this bucket, else of the other one; the flag says that it is in the other.
+    ///
+    /// No branch asks which of the two: once many buckets are full the processor could not predict it, and a wrong
+    /// prediction would throw away the work on later keys.
+    #[inline]
+    pub(super) fn first_free(self, other: Self) -> Option<(bool, u32)> {
+        #[cfg(target_arch = "x86_64")]
+        if W::BITS == 16 {
+            return Pair::of(self, other).first_free();
+        }
+        let in_other = !self.empty_lanes().any();
+        let lane = self.empty_lanes().or(other.empty_lanes(), in_other).first()?;
+        Some((in_other, lane))
     }
 
-    #[inline(always)]
-    fn digits(&self) -> Mask {
-        Mask(bitandnot_m128i(self.free().0, equal(self.entries(), splat(0)).0))
+    /// The lane of the only entry of either bucket that matches `query`, which must be a fresh slot; the flag says that
+    /// it is in the other bucket. `None` if none matches, or several, or if the entry has digits. Without a branch, as
+    /// `first_free`.
+    #[inline]
+    pub(super) fn only_match(self, other: Self, query: Slot<W>) -> Option<(bool, u32)> {
+        #[cfg(target_arch = "x86_64")]
+        if W::BITS == 16 {
+            return Pair::of(self, other).only_match(query);
+        }
+        let (here, there) = (self.matches(query), other.matches(query));
+        let in_other = !here.any();
+        let either = here.or(there, in_other);
+        let digits = self.or(other, in_other).digit_lanes();
+        if either.is_one() && (in_other | !there.any()) && !digits.and(either.above()).any() {
+            Some((in_other, either.first()?))
+        } else {
+            None
+        }
     }
 
-    #[inline(always)]
-    fn universal(&self) -> Mask {
-        equal(self.0, splat(Slot::<W>::UNIVERSAL.0.into()))
-    }
-
-    #[inline(always)]
-    pub(super) fn matches(&self, query: Slot<W>) -> bool {
-        self.matching(query).any()
-    }
-
-    #[inline(always)]
-    pub(super) fn first_free(&self) -> Option<(bool, u32)> {
-        first(self.free().bits())
-    }
-
-    #[inline(always)]
-    pub(super) fn only_match(&self, query: Slot<W>) -> Option<(bool, u32)> {
-        let matching = self.matching(query).bits();
-        // The lanes directly above those. The highest lane of each bucket has none above it.
-        let above = (matching & 0b0111_0111) << 1;
-        let is_one = matching.is_power_of_two() && self.digits().bits() & above == 0;
-        if is_one { first(matching) } else { None }
-    }
-
-    #[inline(always)]
-    pub(super) fn matches_of_plain(&self, query: Slot<W>) -> Option<u32> {
-        let is_plain = !Mask(self.digits().0 | self.universal().0).any();
-        is_plain.then(|| self.matching(query).bits().count_ones())
+    /// How many entries of both buckets match `query`, which must be a fresh slot; `None` if a bucket has a digit or a
+    /// universal slot. Without a branch, as `first_free`.
+    #[inline]
+    pub(super) fn matches_of_plain(self, other: Self, query: Slot<W>) -> Option<u32> {
+        #[cfg(target_arch = "x86_64")]
+        if W::BITS == 16 {
+            return Pair::of(self, other).matches_of_plain(query);
+        }
+        let is_plain = self.oddities() | other.oddities() == 0;
+        is_plain.then(|| self.matches(query).count() + other.matches(query).count())
     }
 }
 
-#[cfg(test)]
+#[cfg(target_arch = "x86_64")]
+mod vector {
+    use std::marker::PhantomData;
+
+    use safe_arch::{
+        bitandnot_m128i, cmp_eq_mask_i16_m128i, m128i, move_mask_i8_m128i, pack_i16_to_i8_m128i,
+        set_splat_i16_m128i, sub_saturating_u16_m128i,
+    };
+
+    use crate::cuckoo::Width;
+    use crate::cuckoo::bucket::{Bucket, Slot};
+
+    /// Lanes 0 to 3 are those of the first bucket.
+    ///
+    /// | query `abcf` | empty | digit | universal | | |
+    /// |---|---|---|---|---|---|
+    /// | slot | `0000` | `2800` | `8000` | `0001` | `abc8` |
+    /// | `entries` | `0000` | `0000` | `8000` | `0001` | `83c8` |
+    /// | `ignored` | `0000` | `0000` | `ffff` | `0001` | `000f` |
+    /// | `unlike & !ignored` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
+    pub(in crate::cuckoo) struct Pair<W>(m128i, PhantomData<W>);
+
+    /// Of each of the eight lanes all bits, or none. Without the bit masks below, which change no answer, the compiler makes
+    /// other code of them, and a count took a tenth more time.
+    #[derive(Clone, Copy)]
+    struct Mask(m128i);
+
+    impl Mask {
+        #[inline(always)]
+        fn any(self) -> bool {
+            move_mask_i8_m128i(self.0) & 0xaaaa != 0
+        }
+
+        /// One bit for each lane.
+        #[inline(always)]
+        fn bits(self) -> u32 {
+            move_mask_i8_m128i(pack_i16_to_i8_m128i(self.0, self.0)) as u32 & 0xff
+        }
+    }
+
+    /// The low 16 bits in each lane.
+    #[inline(always)]
+    fn splat(bits: u64) -> m128i {
+        set_splat_i16_m128i(bits as i16)
+    }
+
+    #[inline(always)]
+    fn equal(a: m128i, b: m128i) -> Mask {
+        Mask(cmp_eq_mask_i16_m128i(a, b))
+    }
+
+    /// The lowest of these lanes; the flag says that it is in the second bucket.
+    #[inline(always)]
+    fn first(lanes: u32) -> Option<(bool, u32)> {
+        let lane = lanes.trailing_zeros();
+        if lanes == 0 { None } else { Some((lane >= 4, lane % 4)) }
+    }
+
+    impl<W: Width> Pair<W> {
+        #[inline(always)]
+        pub(in crate::cuckoo) fn of(first: Bucket<W>, second: Bucket<W>) -> Self {
+            Self(m128i::from([first.0, second.0]), PhantomData)
+        }
+
+        #[inline(always)]
+        fn entries(&self) -> m128i {
+            self.0 & splat(Bucket::<W>::ENTRY)
+        }
+
+        /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
+        #[inline(always)]
+        fn matching(&self, query: Slot<W>) -> Mask {
+            // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
+            let ignored = self.entries() ^ sub_saturating_u16_m128i(self.entries(), splat(1));
+            let unlike = self.0 ^ splat(query.0.into());
+            let matching = equal(bitandnot_m128i(ignored, unlike), splat(0));
+            if W::EXPIRY_BITS == 0 {
+                return matching;
+            }
+            let expired = equal(unlike & splat(Bucket::<W>::EXPIRY), splat(0));
+            Mask(bitandnot_m128i(bitandnot_m128i(self.universal().0, expired.0), matching.0))
+        }
+
+        #[inline(always)]
+        fn free(&self) -> Mask {
+            equal(self.0, splat(0))
+        }
+
+        #[inline(always)]
+        fn digits(&self) -> Mask {
+            Mask(bitandnot_m128i(self.free().0, equal(self.entries(), splat(0)).0))
+        }
+
+        #[inline(always)]
+        fn universal(&self) -> Mask {
+            equal(self.0, splat(Slot::<W>::UNIVERSAL.0.into()))
+        }
+
+        #[inline(always)]
+        pub(in crate::cuckoo) fn matches(&self, query: Slot<W>) -> bool {
+            self.matching(query).any()
+        }
+
+        #[inline(always)]
+        pub(in crate::cuckoo) fn first_free(&self) -> Option<(bool, u32)> {
+            first(self.free().bits())
+        }
+
+        #[inline(always)]
+        pub(in crate::cuckoo) fn only_match(&self, query: Slot<W>) -> Option<(bool, u32)> {
+            let matching = self.matching(query).bits();
+            // The lanes directly above those. The highest lane of each bucket has none above it.
+            let above = (matching & 0b0111_0111) << 1;
+            let is_one = matching.is_power_of_two() && self.digits().bits() & above == 0;
+            if is_one { first(matching) } else { None }
+        }
+
+        #[inline(always)]
+        pub(in crate::cuckoo) fn matches_of_plain(&self, query: Slot<W>) -> Option<u32> {
+            let is_plain = !Mask(self.digits().0 | self.universal().0).any();
+            is_plain.then(|| self.matching(query).bits().count_ones())
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
     use crate::cuckoo::bucket::Lanes;

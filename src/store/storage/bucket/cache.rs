@@ -269,6 +269,7 @@ mod tests {
         assert!(failed.is_err() && kept(&cache).is_empty());
         assert_eq!(fs::read_dir(cache.workplace().unwrap()).unwrap().count(), 0);
     }
+
     #[test]
     fn a_file_that_is_removed_while_it_is_fetched_is_not_fetched_again() {
         let dir = tempfile::tempdir().unwrap();
