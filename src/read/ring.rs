@@ -115,9 +115,8 @@ impl View {
             for (index, (underway, found)) in (number * STEP..).zip(step.iter().zip(found)) {
                 let buckets = contents.map.region(underway.region);
                 if let Some(buckets) = buckets.filter(|_| whole || self.are_intact(underway)) {
-                    let [first, second] =
-                        [underway.first, underway.second].map(|id| buckets.word(id.0.into()));
-                    *found = Bucket::new(first).either_matches(Bucket::new(second), underway.query);
+                    let bucket = |id: BucketId| Bucket::new(buckets.word(id.0.into()));
+                    *found = bucket(underway.first).either_matches(bucket(underway.second), underway.query);
                 } else {
                     uncertain.push(index);
                 }
