@@ -135,9 +135,11 @@ pub(super) enum Deed {
 use Deed::*;
 
 /// What others do between two calls of the process under test.
-const INTRUSIONS: [&[Deed]; 8] = [
+const INTRUSIONS: [&[Deed]; 9] = [
     &[Commit(0, None)],
     &[Commit(1, None)],
+    // No file of a version that was put before is in the newest one.
+    &[Commit(0, None), Commit(1, None)],
     &[Commit(1, Some(2))],
     &[Vacuum],
     &[Commit(1, None), Vacuum],

@@ -117,6 +117,24 @@ fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
     assert_eq!(shared.store.before("a", 8).unwrap().number, 9);
 }
 
+/// Files of others in each folder: each is counted, and stays; what an update has left beside them goes.
+#[test]
+fn files_of_others_are_counted_and_stay() {
+    let shared = aged(&[5 * HOUR, 4 * HOUR, 3 * HOUR, 0]);
+    let folders = [(files::shard_folder(0), 1), (files::shard_folder(1), 2), (files::RUNS.to_owned(), 4)];
+    let folders = folders.into_iter().chain([(files::INCOMING.to_owned(), 8)]);
+    let foreign = folders.flat_map(|(folder, count)| (0..count).map(move |n| format!("{folder}/{n}.txt")));
+    let mut foreign: Vec<String> = foreign.collect();
+    foreign.iter().for_each(|name| shared.memory.put(name, b"of others"));
+    let left = &shared.change(1, 0, None).sealed[0];
+    let told = shared.store.vacuum(&Vacuum::default().grace(Duration::from_secs(HOUR as u64))).unwrap();
+    assert_eq!((told.foreign, told.files, told.bytes > 4), (15, 1, true), "{told:?}");
+    let names = shared.memory.names();
+    assert!(!names.contains(&files::shard(0, &left.name())));
+    foreign.retain(|name| !names.contains(name));
+    assert_eq!(foreign, [""; 0]);
+}
+
 /// A vacuum judges the age of versions by their times, and two committers on one version have drafts of their own.
 #[test]
 fn each_version_says_when_it_was_made_and_on_what() {
