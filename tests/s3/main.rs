@@ -9,6 +9,7 @@
 //! 4. Whatever becomes of any request of a commit, an update, a fold or a vacuum: a commit that was told is there, one
 //!    that was told to have failed is not, the store is whole, and the same call succeeds afterwards. Each error names the
 //!    place and what the server did. None shows a credential. One of a listing names it (`failures`).
+//!    No event of the crates below shows one either (`events`).
 //! 5. A committer whose put is held until a vacuum has removed its number is told that it has committed nothing.
 //! 6. A server that lets two creates of one object succeed is refused.
 //! 7. Readers that evict each other's files from the cache, or whose cache is removed, get all answers; nothing but files
@@ -17,6 +18,7 @@
 //! 9. A request that fails each time is repeated so often as is said here, and no more (`failures`).
 
 mod cache;
+mod events;
 mod failures;
 mod killed;
 mod proxy;
@@ -40,11 +42,19 @@ fn of_script(name: &str) -> String {
 fn place() -> (String, PathBuf) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     static PROXY: OnceLock<()> = OnceLock::new();
-    PROXY.get_or_init(|| proxy::start(&of_script("GOWK_TEST_PROXY"), of_script("GOWK_TEST_SERVER")));
+    PROXY.get_or_init(|| {
+        events::subscribe();
+        proxy::start(&of_script("GOWK_TEST_PROXY"), of_script("GOWK_TEST_SERVER"));
+    });
     let (number, process) = (NUMBER.fetch_add(1, Ordering::Relaxed), std::process::id());
     let prefix = format!("store-{process}-{number}-end");
     let address = format!("{}/{prefix}", of_script("GOWK_TEST_BUCKET"));
     (prefix, address.into())
+}
+
+/// Whether a text shows what `tests/s3/run` has set, the secret or who has it.
+fn has_credential(text: &str) -> bool {
+    ["gowk-test-key", "gowk-test-secret"].iter().any(|credential| text.contains(credential))
 }
 
 fn options() -> Options {
