@@ -126,9 +126,9 @@ impl Aside {
         Ok(found)
     }
 
-    /// Flushes the file for records without a key, and the output.
+    /// Flushes the output, and the file for records without a key.
     pub(super) fn flush(&mut self, output: &mut Output) -> Result<(), Failure> {
-        self.rejects.iter_mut().chain([output]).try_for_each(Output::flush)
+        [output].into_iter().chain(&mut self.rejects).try_for_each(Output::flush)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gowk::Report;
 use gowk::store::{Error, StoreReader};
 use serde::Serialize;
 
@@ -41,27 +42,25 @@ impl Verified {
         let files = reports.len() as u64;
         let pages =
             reports.iter().filter_map(|(_, report)| report.as_ref().ok()).map(|report| report.pages).sum();
-        let damaged = reports.into_iter().filter_map(|(shard, report)| match report {
-        Ok(report) if report.is_clean() => None,
-        Ok(report) => {
-            let pages = (report.damaged.len() + report.malformed.len()) as u64;
-            let problem = format!(
-                "{pages} of {} pages are damaged, or its head is; restore the file from a copy of the store",
-                report.pages
-            );
-            Some(Damaged { shard, pages: Some(pages), damaged_pages: Vec::new(), problem })
-        }
-        Err(error) => {
-            let problem = error.to_string();
-            let damaged_pages = match error {
-                Error::DamagedRun { pages, .. } => pages,
-                _ => Vec::new(),
-            };
-            let pages = (!damaged_pages.is_empty()).then_some(damaged_pages.len() as u64);
-            Some(Damaged { shard, pages, damaged_pages, problem })
-        }
-    });
-        let damaged: Vec<Damaged> = damaged.collect();
+        let damage = |(shard, report): (Option<u32>, Result<Report, Error>)| match report {
+            Ok(report) if report.is_clean() => None,
+            Ok(report) => {
+                let pages = (report.damaged.len() + report.malformed.len()) as u64;
+                let of_all = format!("{pages} of {} pages are damaged, or its head is", report.pages);
+                let problem = format!("{of_all}; restore the file from a copy of the store");
+                Some(Damaged { shard, pages: Some(pages), damaged_pages: Vec::new(), problem })
+            }
+            Err(error) => {
+                let problem = error.to_string();
+                let damaged_pages = match error {
+                    Error::DamagedRun { pages, .. } => pages,
+                    _ => Vec::new(),
+                };
+                let pages = (!damaged_pages.is_empty()).then_some(damaged_pages.len() as u64);
+                Some(Damaged { shard, pages, damaged_pages, problem })
+            }
+        };
+        let damaged: Vec<Damaged> = reports.into_iter().filter_map(damage).collect();
         let version = reader.version().number;
         let clean = damaged.is_empty();
         Ok(Self { file: path.to_string_lossy().into_owned(), clean, version, files, pages, damaged })
