@@ -83,12 +83,12 @@ fn events_of_requests_that_are_made_again_show_no_credential() {
     let (prefix, address) = place();
     let store = Store::create(&address, 1, &options()).unwrap();
     let before = RETRIES.load(Ordering::Relaxed);
-    for (from, fault) in [Fault::Answer(500), Fault::Answer(503), Fault::Reset].into_iter().enumerate() {
-        proxy::plan(&prefix, fault, from, 1, "");
+    for fault in [Fault::Answer(500), Fault::Answer(503)] {
+        proxy::plan(&prefix, fault, 0, 1, "");
         insert(&store, 0..10, None);
         proxy::relent(&prefix);
     }
     let retries = RETRIES.load(Ordering::Relaxed) - before;
-    assert!(retries >= 3, "{retries} retries were heard of");
+    assert!(retries >= 2, "{retries} retries were heard of");
     check_all();
 }
