@@ -1,6 +1,7 @@
 //! Lookups in one version of a store.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -106,6 +107,15 @@ impl Opened {
     }
 }
 
+/// Whether a local copy, or the folder that it was in, is no longer there.
+fn is_gone(error: &Error) -> bool {
+    match error {
+        Error::Filter(FilterError::NotFound { .. }) => true,
+        Error::Filter(FilterError::Io { source, .. }) => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
 impl Store {
     /// Opens the newest version for lookups.
     pub fn read(&self) -> Result<StoreReader> {
@@ -193,9 +203,7 @@ impl Store {
                 Err(error) => break Err(error.into()),
             };
             match open(&path) {
-                Err(Error::Filter(FilterError::NotFound { .. }))
-                    if self.storage.is_object_store() && evictions < EVICTIONS =>
-                {
+                Err(error) if self.storage.is_object_store() && evictions < EVICTIONS && is_gone(&error) => {
                     evictions += 1;
                 }
                 Err(_) if self.storage.is_object_store() && !is_fresh => {
@@ -484,5 +492,24 @@ impl Lookup for StoreReader {
             Ok(())
         })?;
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_was_removed_with_its_folder_is_gone_and_one_that_is_no_filter_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().join("there");
+        std::fs::write(&there, [1; 8192]).unwrap();
+        let options = Options::new();
+        for (path, gone) in [(dir.path().join("f"), true), (dir.path().join("none/f"), true), (there, false)]
+        {
+            let filter: Error = options.clone().sealed(true).read(&path).unwrap_err().into();
+            let run = Run::open(&path, &options.disk).unwrap_err();
+            assert_eq!([is_gone(&filter), is_gone(&run)], [gone; 2], "{filter} {run}");
+        }
     }
 }
