@@ -138,7 +138,7 @@ use Deed::*;
 const INTRUSIONS: [&[Deed]; 9] = [
     &[Commit(0, None)],
     &[Commit(1, None)],
-    // No file of a version that was put before is in the newest one.
+    // Both shards get files that are newer than those of the process under test.
     &[Commit(0, None), Commit(1, None)],
     &[Commit(1, Some(2))],
     &[Vacuum],

@@ -106,22 +106,16 @@ fn pass(items: &[&[Item]], shift: u32, to: &mut Vec<Item>) {
     const DIGITS: usize = 256;
     let digit = |item: &Item| (item.region.0 >> shift) as usize % DIGITS;
     let mut starts = [0_usize; DIGITS];
-    for items in items {
-        for item in *items {
-            starts[digit(item)] += 1;
-        }
-    }
+    items.iter().copied().flatten().for_each(|item| starts[digit(item)] += 1);
     let mut start = 0;
     for place in &mut starts {
         (*place, start) = (start, start + *place);
     }
     to.resize(start, Item { region: RegionId(0), index: 0, fingerprint: 0, first: BucketId(0) });
-    for items in items {
-        for item in *items {
-            let place = &mut starts[digit(item)];
-            to[*place] = *item;
-            *place += 1;
-        }
+    for item in items.iter().copied().flatten() {
+        let place = &mut starts[digit(item)];
+        to[*place] = *item;
+        *place += 1;
     }
 }
 
@@ -194,21 +188,21 @@ impl Outcomes {
         self.left.append(&mut other.left);
     }
 
-    /// Takes keys of one region, and goes `ahead` with each.
+    /// Takes keys of one region; `ahead` is called once for each.
     fn take<W: Width, B: BucketsMut<W>>(
         &mut self,
         buckets: &mut B,
         items: &[Item],
         manner: Manner<'_>,
         (search, done): (&mut Search, &mut Vec<u32>),
-        mut ahead: Ahead<'_>,
+        mut ahead: impl FnMut(),
     ) -> Result<(), B::Error> {
         // Of the two ways, only one is compiled for each width.
         if const { W::EXPIRY_BITS > 0 } {
             return self.take_until(buckets, items, manner, (search, done), ahead);
         }
         for (number, item) in items.iter().enumerate() {
-            ahead.prefetch::<W>();
+            ahead();
             let place = item.place::<W>();
             let (found, told) = match manner.mode {
                 Mode::Insert(kind, told) => match region::try_insert(buckets, place)? {
@@ -258,11 +252,11 @@ impl Outcomes {
         items: &[Item],
         manner: Manner<'_>,
         (search, done): (&mut Search, &mut Vec<u32>),
-        mut ahead: Ahead<'_>,
+        mut ahead: impl FnMut(),
     ) -> Result<(), B::Error> {
         let (Some(until), Mode::Insert(_, told)) = (manner.until, manner.mode) else { return Ok(()) };
         for (number, item) in items.iter().enumerate() {
-            ahead.prefetch::<W>();
+            ahead();
             let place = item.place::<W>().at(until.now);
             let expiry = (until.expiry(item.index) as u32, until.refresh);
             match forgetting::insert(buckets, place, expiry, manner.max_kicks, search, &mut self.delta)? {
@@ -373,24 +367,6 @@ pub(super) fn take_hashed<W: Width>(
     (all, failed)
 }
 
-/// The keys that will be taken soon, and the file whose buckets they need; nothing for buckets in the cache.
-#[derive(Default)]
-struct Ahead<'a>(Option<(Target<'a, ()>, std::slice::Iter<'a, Item>)>);
-
-impl Ahead<'_> {
-    /// Asks for the buckets of the next of them.
-    #[inline]
-    fn prefetch<W: Width>(&mut self) {
-        if let Some((file, next)) = &mut self.0
-            && let Some(item) = next.next()
-        {
-            let place = item.place::<W>();
-            file.prefetch(item.region, place.first);
-            file.prefetch(item.region, place.second());
-        }
-    }
-}
-
 /// Takes keys sorted by region.
 fn take_part<W: Width>(
     target: &mut Target<'_, &mut Overlay>,
@@ -403,7 +379,7 @@ fn take_part<W: Width>(
     let mut coming = items.get(AHEAD..).unwrap_or_default();
     for items in items.chunk_by(|a, b| a.region == b.region) {
         let Some(Item { region, .. }) = items.first().copied() else { continue };
-        let next = coming.iter();
+        let mut next = coming.iter();
         coming = coming.get(items.len()..).unwrap_or_default();
         if let Target::Published(published, overlay) = target
             && items.len() >= KEYS_WORTH_UNPACKING
@@ -413,20 +389,20 @@ fn take_part<W: Width>(
             // If a page is damaged, the keys are taken one by one below, and only those that touch it fail.
             if scratch.unpack(published, region, change).is_ok() {
                 let before = outcomes.changes;
-                let Ok(()) = outcomes.take::<W, _>(
-                    scratch,
-                    items,
-                    manner,
-                    (&mut search, &mut *done),
-                    Ahead::default(),
-                );
+                let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, (&mut search, &mut *done), || ());
                 outcomes.changes = before + UNPACKED;
                 scratch.pack(change);
                 continue;
             }
         }
         let file = target.file();
-        let ahead = Ahead(Some((file, next)));
+        let ahead = || {
+            if let Some(item) = next.next() {
+                let place = item.place::<W>();
+                file.prefetch(item.region, place.first);
+                file.prefetch(item.region, place.second());
+            }
+        };
         if let Target::Copied(_, shadow) = target
             && let Some(mut region) = shadow.region(region)
         {

@@ -12,7 +12,7 @@ use super::proxy::{self, Fault};
 use super::{has_credential, insert, options, place};
 use gowk::store::Store;
 
-/// How many events told of a request that is made again.
+/// How many events told of a request that is made again, in any test: that some did shows that events are heard.
 static RETRIES: AtomicU64 = AtomicU64::new(0);
 /// What showed a credential.
 static LEAKS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -72,7 +72,7 @@ pub(crate) fn subscribe() {
     tracing::subscriber::set_global_default(Subscribed).unwrap();
 }
 
-/// Whether none of the events until now showed a credential.
+/// Fails if an event until now showed a credential.
 pub(crate) fn check_all() {
     let leaks = LEAKS.lock().unwrap();
     assert!(leaks.is_empty(), "{leaks:#?}");
