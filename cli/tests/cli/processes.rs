@@ -237,6 +237,17 @@ fn a_key_whose_line_cannot_be_written_is_not_remembered() {
     folder.assert_lacks("f", "a\nb\n");
 }
 
+/// Neither can be written, and what comes first is told.
+#[test]
+fn the_output_is_written_before_the_records_that_have_no_key() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["insert", "f", "a"], "").done();
+    let check = ["check", "f", "--json-field", "id", "--rejects", "/dev/full"];
+    let input = b"{\"id\":\"a\"}\nno JSON\n";
+    let ended = run(folder.command(&check).stdout(File::create("/dev/full").unwrap()), input);
+    ended.refused(&["standard output: cannot write"]);
+}
+
 #[test]
 fn keys_are_not_printed_into_the_filter_itself() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
