@@ -226,6 +226,10 @@ fn count_in<W: Width, E>(
     fingerprint: Slot<W>,
     digits: u32,
 ) -> Option<Inserted<W>> {
+    let has_room = if digits == 0 { bucket.digit_lanes() } else { bucket.empty_lanes() }.any();
+    if !has_room || !bucket.matches(fingerprint).any() {
+        return None;
+    }
     let groups = Groups::of(bucket);
     let grown = |group: Group<W>| {
         let grown = group.grown()?;
@@ -327,6 +331,9 @@ fn merge<W: Width, E>(
     bucket: Bucket<W>,
     fingerprint: Slot<W>,
 ) -> Option<Inserted<W>> {
+    if bucket.matches(fingerprint).count() < 2 {
+        return None;
+    }
     let groups = Groups::of(bucket);
     if groups.matching(fingerprint).count() < 2 {
         return None;
