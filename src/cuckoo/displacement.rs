@@ -1,9 +1,9 @@
 //! Displacement: a group takes the place of others; these take the place of others in their other buckets, until every
 //! group has a place.
 //!
-//! A chain (`search.rs`) moves one lane at a time, so it cannot pass a bucket whose lanes all belong to groups. Here a
-//! group is put into a bucket first, and the groups that must leave for it are put into their other buckets in the same
-//! way. Every minimal set of leaving groups is tried, the fewest lanes first. A group that was put somewhere stays
+//! A chain of entries (`search.rs`) cannot pass a bucket whose lanes all belong to groups, and a chain of groups needs a
+//! group of as many lanes in each bucket that it passes. Here a group is put into a bucket first, and the groups that must
+//! leave for it are put into their other buckets in the same way. Every minimal set of leaving groups is tried, the fewest lanes first. A group that was put somewhere stays
 //! there, so each attempt ends. Attempts go deeper and deeper, so that one that moves few groups is found first.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
@@ -17,6 +17,9 @@ pub(super) const DEPTH: u32 = 12;
 /// found at all is nearly always short.
 const CHAIN: u32 = 24;
 
+/// The groups that the search for a chain of groups may examine.
+const CHAIN_OF_GROUPS: u32 = 1000;
+
 /// The displacements of one insert may examine this many times as many entries as one search.
 const EFFORT: u32 = 8;
 
@@ -25,7 +28,8 @@ pub(super) const fn effort(max_kicks: u32) -> u32 {
     max_kicks.saturating_mul(EFFORT)
 }
 
-/// Puts a group into one of the buckets `ids`, both of its pair or one of them. The buckets `given` are stored first,
+/// Puts a group into one of the buckets `ids`, both of its pair or one of them, by a chain of groups, or by displacement.
+/// The buckets `given` are stored first,
 /// if it succeeds. Each entry examined takes one of `kicks`. If there is no room, or a load fails, nothing is stored.
 #[cold]
 pub(super) fn displace<W: Width, E>(
@@ -36,14 +40,21 @@ pub(super) fn displace<W: Width, E>(
     group: Group<W>,
     kicks: &mut u32,
 ) -> Result<bool, E> {
-    let staged = Staged { buckets, stored: given.to_vec() };
+    let mut staged = Staged { buckets, stored: given.to_vec() };
+    let mut in_chain = CHAIN_OF_GROUPS.min(*kicks);
+    *kicks -= in_chain;
+    let placed = search.place(&mut staged, ids, group, &mut in_chain)?;
+    *kicks += in_chain;
+    if placed {
+        staged.commit();
+        return Ok(true);
+    }
     let mut displacement = Displacement { search, staged, put: Vec::new(), kicks, cut: false };
     for depth in 0..=DEPTH {
         displacement.cut = false;
         for id in ids {
             if displacement.put(*id, group, depth)? {
-                let Staged { buckets, stored } = displacement.staged;
-                stored.into_iter().for_each(|(id, bucket)| buckets.store(id, bucket));
+                displacement.staged.commit();
                 return Ok(true);
             }
         }
@@ -157,6 +168,12 @@ fn ways(lanes: &[u32], staying: u32, needed: u32) -> Vec<u32> {
 pub(super) struct Staged<'a, W, B> {
     pub(super) buckets: &'a mut B,
     pub(super) stored: Vec<(BucketId, Bucket<W>)>,
+}
+
+impl<W: Width, B: BucketsMut<W>> Staged<'_, W, B> {
+    fn commit(self) {
+        self.stored.into_iter().for_each(|(id, bucket)| self.buckets.store(id, bucket));
+    }
 }
 
 impl<W: Width, B: Buckets<W>> Buckets<W> for Staged<'_, W, B> {

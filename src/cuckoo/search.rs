@@ -2,11 +2,11 @@
 //! lane.
 //!
 //! A move needs no key. An entry without digits takes one lane in either bucket, so such entries move in chains. A
-//! group needs several lanes at once, which only the end of a chain can have free. If no chain frees a lane,
-//! `displacement.rs` goes on.
+//! group needs several lanes at once, which only the end of such a chain can have free. If none frees a lane, `place`
+//! looks for a chain of groups, each of which takes the lanes of the next one; and then `displacement.rs` goes on.
 
 use super::bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
-use super::group::Groups;
+use super::group::{Group, Groups};
 use super::widths::Width;
 
 /// Breadth-first search for the shortest chain of moves that frees a lane.
@@ -47,6 +47,25 @@ struct End<W> {
     taker: Option<(BucketId, Bucket<W>)>,
 }
 
+/// A bucket that the search for a chain of groups reached.
+#[derive(Clone, Copy)]
+struct Reached<W> {
+    id: BucketId,
+    bucket: Bucket<W>,
+    /// The group that moves to this bucket.
+    coming: Group<W>,
+    parent: usize,
+    /// The bucket of step `parent` once that group has left it, and the one that comes there is in it.
+    left: Bucket<W>,
+}
+
+impl<W: Width> Reached<W> {
+    /// The bucket with the group that comes to it; `None` if it has no room for it.
+    fn with_group(&self) -> Option<Bucket<W>> {
+        Groups::of(self.bucket).and(self.coming).pack()
+    }
+}
+
 /// A bucket, and an entry that must stay there with its digits.
 pub(super) type Kept<W> = (BucketId, Slot<W>);
 
@@ -60,12 +79,85 @@ impl Search {
         self.visited[usize::from(id.0) / 64] >> (id.0 % 64) & 1 == 1
     }
 
+    fn visit(&mut self, id: BucketId) {
+        self.visited[usize::from(id.0) / 64] |= 1 << (id.0 % 64);
+    }
+
     /// Adds a step, unless its bucket was visited before.
     fn reach(&mut self, id: BucketId, word: u64, parent: usize, lane: u32) {
         if !self.is_visited(id) {
-            self.visited[usize::from(id.0) / 64] |= 1 << (id.0 % 64);
+            self.visit(id);
             self.steps.push(Step { id, word, parent, lane });
         }
+    }
+
+    /// Puts a group into one of the buckets `ids` by the shortest chain of groups, each of which moves to its other bucket
+    /// into the lanes that the next one leaves. Each group examined takes one of `kicks`.
+    ///
+    /// If there is no such chain, or a load fails, nothing is stored.
+    pub(super) fn place<W: Width, B: BucketsMut<W>>(
+        &mut self,
+        buckets: &mut B,
+        ids: &[BucketId],
+        group: Group<W>,
+        kicks: &mut u32,
+    ) -> Result<bool, B::Error> {
+        let mut reached = Vec::new();
+        let found = self.find_place(buckets, ids, group, kicks, &mut reached);
+        for step in &reached {
+            self.visited[usize::from(step.id.0) / 64] = 0;
+        }
+        let Some(mut bucket) = found? else { return Ok(false) };
+        let mut step = reached.last();
+        while let Some(Reached { id, parent, left, .. }) = step {
+            buckets.store(*id, bucket);
+            (bucket, step) = (*left, reached.get(*parent));
+        }
+        Ok(true)
+    }
+
+    /// Searches until the bucket reached last has room for the group that comes to it, and returns that bucket with the group.
+    fn find_place<W: Width, B: Buckets<W>>(
+        &mut self,
+        buckets: &mut B,
+        ids: &[BucketId],
+        group: Group<W>,
+        kicks: &mut u32,
+        reached: &mut Vec<Reached<W>>,
+    ) -> Result<Option<Bucket<W>>, B::Error> {
+        for id in ids.iter().copied() {
+            let bucket = buckets.load(id)?;
+            self.visit(id);
+            let step = Reached { id, bucket, coming: group, parent: ROOT, left: bucket };
+            reached.push(step);
+            if let Some(room) = step.with_group() {
+                return Ok(Some(room));
+            }
+        }
+        let mut parent = 0;
+        while let Some(&Reached { id, bucket, coming, .. }) = reached.get(parent) {
+            let here = Groups::of(bucket);
+            for (index, leaving) in here.iter().copied().enumerate() {
+                if leaving.entry.tail_length().is_none() {
+                    continue;
+                }
+                let Some(rest) = kicks.checked_sub(1) else { return Ok(None) };
+                *kicks = rest;
+                let other = leaving.entry.other(id);
+                if self.is_visited(other) {
+                    continue;
+                }
+                let Some(left) = here.without(index).and(coming).pack() else { continue };
+                let step = Reached { id: other, bucket: buckets.load(other)?, coming: leaving, parent, left };
+                self.visit(other);
+                reached.push(step);
+                if let Some(room) = step.with_group() {
+                    return Ok(Some(room));
+                }
+            }
+            parent += 1;
+        }
+        Ok(None)
     }
 
     fn clear(&mut self) {

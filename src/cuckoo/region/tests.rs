@@ -695,6 +695,7 @@ every_width! {
     copies_are_counted_up_to_the_highest_count_and_kept_for_good_beyond: check_saturation;
     copies_of_all_ages_fill_two_buckets_and_become_one: check_ages;
     a_group_moves_to_make_room: check_moved_group;
+    groups_move_in_a_chain_each_into_the_lanes_of_the_next: check_chain_of_groups;
     keys_with_copies_share_an_entry_where_their_pair_has_no_room: check_shared_pair;
     a_displacement_moves_no_group_twice: check_closed_pair;
     a_crowded_pair_of_buckets_is_relieved_by_a_doubling_that_tells_its_keys_apart: check_crowded_pair;
@@ -849,21 +850,49 @@ fn check_ages<W: Width>() {
     assert_eq!(held(&history.memory.buckets), Counts::default());
 }
 
+/// An entry that leads from this bucket to one for which `to` is true.
+fn leading<W: Width>(from: u16, to: impl Fn(u16) -> bool) -> Slot<W> {
+    (0..1u64 << W::TAG_BITS)
+        .map(|tag| Slot::<W>::fresh(tag << (64 - W::TAG_BITS), !0))
+        .find(|slot| to(slot.other(BucketId(from)).0))
+        .unwrap()
+}
+
+fn check_chain_of_groups<W: Width>() {
+    // Each bucket is full of one group, whose other bucket is the next one. The last bucket is empty.
+    let key = numbered(20, 0);
+    let [first, second] = key.buckets::<W>();
+    let mut memory = Memory::<W>::new();
+    let copies = W::MOST_COPIES - 1;
+    let back = leading(second, |other| other == first);
+    memory.buckets[usize::from(second)] = of_group(back, copies);
+    let (mut chain, mut moving) = (vec![first], Vec::new());
+    for _ in 0..4 {
+        let from = chain[chain.len() - 1];
+        let entry = leading(from, |other| other != second && !chain.contains(&other));
+        memory.buckets[usize::from(from)] = of_group(entry, copies);
+        chain.push(entry.other(BucketId(from)).0);
+        moving.push(entry);
+    }
+    // To find the chain by depth takes far more than the eight entries that may be examined then.
+    let inserted = insert(&mut memory, key.place(), 1, &mut Search::new());
+    assert_eq!(inserted, Ok(Inserted::Stored));
+    assert_eq!(memory.at(first), Bucket::new(0).with(0, key.place::<W>().fingerprint));
+    assert_eq!(groups_plainly(memory.at(second)), [Group { entry: back, copies }]);
+    for (id, entry) in chain[1..].iter().zip(moving) {
+        assert_eq!(groups_plainly(memory.at(*id)), [Group { entry, copies }]);
+    }
+}
+
 fn check_moved_group<W: Width>() {
     // Both buckets of a key are full of groups. One of these has a bucket whose only entry can leave.
     let key = numbered(12, 0);
     let [first, second] = key.buckets::<W>();
-    let tags = |from: u16, to: &dyn Fn(u16) -> bool| {
-        (0..1u64 << W::TAG_BITS)
-            .map(|tag| Slot::<W>::fresh(tag << (64 - W::TAG_BITS), !0))
-            .find(|slot| to(slot.other(BucketId(from)).0))
-            .unwrap()
-    };
     let mut memory = Memory::<W>::new();
-    let fixed = tags(first, &|other| other == second);
-    let moving = tags(first, &|other| other != second);
+    let fixed = leading(first, |other| other == second);
+    let moving = leading(first, |other| other != second);
     let elsewhere = moving.other(BucketId(first)).0;
-    let leaving = tags(elsewhere, &|other| ![first, second].contains(&other));
+    let leaving = leading(elsewhere, |other| ![first, second].contains(&other));
     let most = W::MOST_COPIES - 1;
     memory.buckets[usize::from(first)] = of_group(moving, most);
     memory.buckets[usize::from(second)] = of_group(fixed, most);
