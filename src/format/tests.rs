@@ -1085,7 +1085,8 @@ fn every_reserved_byte_is_refused_unless_the_minor_version_is_newer() {
     for at in reserved.into_iter().filter(|at| *at < 1024 || at % 61 == 0 || at % 4096 > 4090) {
         slot[at] = 0x80;
         seal(&mut slot);
-        assert_eq!(field_of(check([slot.clone(), empty.clone()], length)), "reserved", "byte {at}");
+        let refused = check([slot.clone(), empty.clone()], length);
+        assert!(matches!(refused, Err(Error::Field { field: "reserved", found: 0x80, .. })), "byte {at}");
         slot[10] = 1;
         seal(&mut slot);
         assert_eq!(check([slot.clone(), empty.clone()], length).unwrap().newest, superblock, "byte {at}");
@@ -1204,6 +1205,81 @@ fn two_damaged_slots_are_told_from_a_file_that_was_cut_in_them() {
     assert!(matches!(refused(SUPERBLOCK - 1), Error::Length { expected, .. } if expected == 2 * SUPERBLOCK));
 }
 
+/// A later version may compute its checksums in another way. Damage may look like one, but not in both slots alike.
+#[test]
+fn slots_without_a_right_checksum_are_of_a_later_version_if_all_of_them_say_so() {
+    let refused = |majors: [Option<u16>; 2]| {
+        let slots = majors.map(|major| {
+            let mut slot = vec![0; SLOT_BYTES];
+            if let Some(major) = major {
+                slot[..8].copy_from_slice(&MAGIC);
+                slot[8..10].copy_from_slice(&major.to_le_bytes());
+            }
+            slot
+        });
+        check(slots, 2 * SUPERBLOCK).unwrap_err()
+    };
+    let (this, later) = (VERSION.0, VERSION.0 + 1);
+    for majors in [[Some(later); 2], [Some(later), None], [None, Some(later)]] {
+        let error = refused(majors);
+        assert!(matches!(error, Error::Version { found, .. } if found == (later, 0)), "{majors:?}: {error}");
+    }
+    for majors in [[Some(this); 2], [Some(later), Some(this)], [Some(later), Some(later + 1)]] {
+        let error = refused(majors);
+        assert!(matches!(error, Error::Superblocks { .. }), "{majors:?}: {error}");
+    }
+}
+
+/// The numbers of a superblock up to their bounds, and one beyond.
+#[test]
+fn ids_commits_metadata_and_counts_are_taken_up_to_their_bounds() {
+    type Change = fn(&mut Superblock);
+    let bounds: [(&str, Change, Change); 4] = [
+        ("id", |most| most.id = MAX_NUMBER, |beyond| beyond.id = MAX_NUMBER + 1),
+        ("commit", |most| most.commit = MAX_NUMBER, |beyond| beyond.commit = MAX_NUMBER + 1),
+        ("entries", fill, |beyond| {
+            fill(beyond);
+            beyond.counts.by_tail[3] += 1;
+        }),
+        (
+            "saturated groups",
+            |most| most.counts.saturated = most.counts.digits / 3,
+            |beyond| beyond.counts.saturated = beyond.counts.digits / 3 + 1,
+        ),
+    ];
+    for (name, most, beyond) in bounds {
+        let mut changed = superblock();
+        most(&mut changed);
+        assert_eq!(check_changed(&changed, |_| {}).unwrap().newest, changed);
+        beyond(&mut changed);
+        assert_eq!(field_of(check_changed(&changed, |_| {})), name);
+    }
+    let mut longest = superblock();
+    longest.metadata.set("more", []);
+    longest.metadata.set("more", vec![7; METADATA_LIMIT - longest.metadata.encoded_length()]);
+    assert_eq!(longest.metadata.encoded_length(), METADATA_LIMIT);
+    assert_eq!(check_changed(&longest, |_| {}).unwrap().newest, longest);
+    let longer = (METADATA_LIMIT as u32 + 1).to_le_bytes();
+    let refused = check_changed(&longest, |slot| slot[504..508].copy_from_slice(&longer));
+    assert_eq!(field_of(refused), "metadata length");
+}
+
+/// As many entries as the filter has slots.
+fn fill(superblock: &mut Superblock) {
+    superblock.counts.by_tail[3] += superblock.identity.geometry.slots_in_all() - superblock.counts.used();
+}
+
+#[test]
+fn counters_that_have_no_meaning_are_0() {
+    let counters = parts("5.2", 0, &[]).into_iter().find(|part| part.field == "counts").unwrap().offset;
+    let zero = parts("5.2", 1, &[]).into_iter().find(|part| part.field == "zero").unwrap();
+    let last = counters + zero.offset + zero.size - 8;
+    for words in [vec![counters + zero.offset], vec![last], vec![last - 8, last]] {
+        let refused = check_changed(&superblock(), |slot| words.iter().for_each(|at| slot[*at] = 1));
+        assert_eq!(field_of(refused), "entries by tail length", "{words:?}");
+    }
+}
+
 #[test]
 fn the_newest_slot_counts_and_the_other_must_agree() {
     let superblock = superblock();
@@ -1235,6 +1311,51 @@ fn the_newest_slot_counts_and_the_other_must_agree() {
         change(&mut other);
         assert_eq!(field_of(check([&other, &next].map(bytes), length)), name);
         assert_eq!(field_of(check([&next, &other].map(bytes), length)), name);
+    }
+}
+
+#[test]
+fn the_slots_of_a_forgetting_filter_agree_in_its_rule_and_other_filters_have_none() {
+    let base = forgetting_superblock();
+    let rule = Forgetting { after: 0x1_0000, refresh: false, ..base.identity.forgetting.unwrap() };
+    let with = |id, width, rule| {
+        let mut slot = Superblock { id, ..base.clone() };
+        (slot.identity.geometry.width, slot.identity.forgetting) = (width, Some(rule));
+        slot
+    };
+    let newest = with(2, AnyWidth::Four3, rule);
+    let check = |other: &Superblock| {
+        let slots = [&newest, other].map(|slot| slot.encode(path()).unwrap());
+        check(slots, newest.identity.geometry.file_length())
+    };
+    assert_eq!(check(&with(1, AnyWidth::Four3, rule)).unwrap().newest, newest);
+    for (name, other) in [
+        ("expiry bits", with(1, AnyWidth::Four2, rule)),
+        ("forget after", with(1, AnyWidth::Four3, Forgetting { after: rule.after - 1, ..rule })),
+        ("epoch length", with(1, AnyWidth::Four3, Forgetting { epoch: rule.epoch + 1, ..rule })),
+        ("refresh", with(1, AnyWidth::Four3, Forgetting { refresh: true, ..rule })),
+        ("clock", with(1, AnyWidth::Four3, Forgetting { clock: EpochClock::Keys, ..rule })),
+    ] {
+        assert_eq!(field_of(check(&other)), name);
+    }
+}
+
+/// A later minor version may have given them a meaning, which need not be the same in both slots.
+#[test]
+fn the_fields_of_forgetting_do_not_matter_to_other_filters_of_a_later_minor_version() {
+    let newest = superblock();
+    let older = Superblock { id: newest.id - 1, ..newest.clone() };
+    let rows = parts("5.2", 0, &[]);
+    let at = |field: &str| rows.iter().find(|part| part.field == field).unwrap().offset;
+    let length = newest.identity.geometry.file_length();
+    for field in ["forget_after", "epoch_length", "expiry_bits", "refresh", "clock"] {
+        let [mut changed, mut other] = [&newest, &older].map(|slot| slot.encode(path()).unwrap());
+        changed[at(field)] = 3;
+        for slot in [&mut changed, &mut other] {
+            slot[10] = 1;
+            seal(slot);
+        }
+        assert_eq!(check([changed, other], length).unwrap().newest, newest, "{field}");
     }
 }
 
