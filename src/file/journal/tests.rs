@@ -94,7 +94,11 @@ impl Written {
 
     /// Appends a transaction, each of its lists of pages a frame of its own.
     fn append(&mut self, commit: u64, transaction: &Transaction) {
-        let mut append = self.journal.begin(&self.files, &SystemDisk, commit);
+        self.append_to(&SystemDisk, commit, transaction);
+    }
+
+    fn append_to(&mut self, disk: &dyn Disk, commit: u64, transaction: &Transaction) {
+        let mut append = self.journal.begin(&self.files, disk, commit);
         for (number, frame) in transaction.frames.iter().enumerate() {
             if number > 0 {
                 append.write(false).unwrap();
@@ -322,6 +326,90 @@ fn a_large_transaction_is_divided_into_frames_of_the_limit() {
     let scanned = Scanned::new(&bytes);
     assert_eq!(scanned.transactions(), (all_found(std::slice::from_ref(&transaction)), None));
     assert_eq!(scanned.scan().unwrap().frames.len(), 2);
+}
+
+/// A disk with short frames.
+#[derive(Debug)]
+struct Limited(usize);
+
+impl Disk for Limited {
+    fn frame_limit(&self) -> usize {
+        self.0
+    }
+}
+
+/// A reader would refuse a longer frame, and with it the commit.
+#[test]
+fn no_frame_is_longer_than_the_limit_whatever_its_records_are() {
+    let pages = (0..40).zip([1, 2, 3, 5, 9, 17, 30].into_iter().cycle());
+    let pages: Vec<_> = pages.map(|(page, count)| (page, some_words(count, page + 1))).collect();
+    for limit in (640..1200).step_by(8) {
+        let mut written = Written::new();
+        let metadata = [None, Some(Vec::new()), Some(vec![1; 100]), Some(vec![1; 300])];
+        let transactions = metadata.map(|metadata| Transaction { frames: vec![pages.clone()], metadata });
+        for (commit, transaction) in (HEADER_OF_TESTS.base + 1..).zip(&transactions) {
+            written.append_to(&Limited(limit), commit, transaction);
+        }
+        let scanned = Scanned::new(&written.bytes());
+        assert_eq!(scanned.transactions(), (all_found(&transactions), None), "{limit}");
+        let longest = scanned.scan().unwrap().frames.iter().map(|frame| frame.payload).max();
+        assert!(longest.is_some_and(|longest| longest <= limit), "{longest:?} of {limit}");
+    }
+}
+
+/// Every other read of it is interrupted; the others give three bytes.
+struct Interrupted(std::cell::Cell<usize>);
+
+impl FileExt for Interrupted {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.set(self.0.get() + 1);
+        if self.0.get() % 2 == 1 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let count = 3.min(into.len()).min(10 - offset as usize);
+        into[..count].fill(7);
+        Ok(count)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Every read of it fails.
+struct Unreadable(std::cell::Cell<u32>);
+
+impl FileExt for Unreadable {
+    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        self.0.set(self.0.get() + 1);
+        assert!(self.0.get() < 10, "it is read again and again");
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[test]
+fn a_read_that_is_interrupted_goes_on_and_one_that_fails_does_not() {
+    let mut bytes = [0; 16];
+    assert_eq!(read_up_to(&Interrupted(Default::default()), &mut bytes, 0).unwrap(), 10);
+    assert_eq!(bytes[..11], [7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 0]);
+    let failed = read_up_to(&Unreadable(Default::default()), &mut bytes, 0).unwrap_err();
+    assert_eq!(failed.kind(), io::ErrorKind::PermissionDenied);
+}
+
+/// Its commits would be lost.
+#[test]
+fn a_journal_that_cannot_be_opened_is_not_taken_for_none() {
+    let written = Written::new();
+    std::fs::remove_file(&written.files.journal).unwrap();
+    assert!(open(&written.files, false).unwrap().is_none());
+    assert!(!holds_anything(&written.files).unwrap());
+    std::os::unix::fs::symlink(&written.files.journal, &written.files.journal).unwrap();
+    assert!(matches!(open(&written.files, false), Err(Error::Io { op: "open", .. })));
+    assert!(matches!(holds_anything(&written.files), Err(Error::Io { op: "look at", .. })));
 }
 
 #[test]

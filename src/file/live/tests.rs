@@ -16,6 +16,7 @@
 //! 5. A glance (`seqlock.rs`) that says that it counts never reports such a key absent.
 //! 6. The shortcut (`shortcut.rs`) never reports such a key absent, and gives no answer once a flag is set.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
@@ -495,4 +496,105 @@ fn what_cannot_be_read_is_not_called_a_full_disk() {
         Err(Error::Io { op: "read", source, .. }) => assert_eq!(source.kind(), io::ErrorKind::UnexpectedEof),
         outcome => panic!("{outcome:?}"),
     }
+}
+
+/// A memory that notes what is reserved, and takes no store to anything else.
+struct Reserving {
+    words: Vec<Cell<u64>>,
+    reserved: RefCell<Vec<Range<usize>>>,
+    /// The pages stored to.
+    stored: RefCell<BTreeSet<usize>>,
+}
+
+/// A live area of so many regions.
+fn reserving(regions: u64) -> Live<Reserving> {
+    let words = vec![Cell::new(0); word(LIVE_SEQUENCES + 4 * regions) + 1];
+    let memory = Reserving { words, reserved: RefCell::default(), stored: RefCell::default() };
+    Live { memory, file: None, path: PathBuf::new() }
+}
+
+impl Reserving {
+    fn store(&self, bytes: Range<usize>) {
+        let is_in = |reserved: &Range<usize>| reserved.start <= bytes.start && bytes.end <= reserved.end;
+        assert!(self.reserved.borrow().iter().any(is_in), "{bytes:?} is not reserved");
+        self.stored.borrow_mut().insert(bytes.start / PAGE as usize);
+    }
+
+    fn reserved_pages(&self) -> BTreeSet<usize> {
+        let pages = |bytes: &Range<usize>| bytes.start / PAGE as usize..=(bytes.end - 1) / PAGE as usize;
+        self.reserved.borrow().iter().flat_map(pages).collect()
+    }
+}
+
+impl SharedMemory for Reserving {
+    fn word(&self, index: usize) -> u64 {
+        self.words[index].get()
+    }
+
+    fn half(&self, index: usize) -> u32 {
+        (self.words[index / 2].get() >> (32 * (index % 2))) as u32
+    }
+
+    fn set_word(&self, index: usize, value: u64) {
+        self.store(8 * index..8 * index + 8);
+        self.words[index].set(value);
+    }
+
+    fn set_half(&self, index: usize, value: u32) {
+        self.store(4 * index..4 * index + 4);
+        let shift = 32 * (index % 2);
+        let other = self.words[index / 2].get() & !(u64::from(u32::MAX) << shift);
+        self.words[index / 2].set(other | u64::from(value) << shift);
+    }
+
+    fn reserve(&self, bytes: Range<usize>) -> io::Result<()> {
+        assert!(bytes.start < bytes.end && bytes.end <= 8 * self.words.len(), "{bytes:?}");
+        self.reserved.borrow_mut().push(bytes);
+        Ok(())
+    }
+
+    fn fence(_: Ordering) {}
+}
+
+/// On a full disk, a store to what is not reserved would kill the process.
+#[test]
+fn nothing_is_stored_that_was_not_reserved() {
+    const REGIONS: u64 = 5001;
+    let regions = [0, 1, 1023, 1024, 2048, 5000].map(RegionId);
+    for metadata in [0, 1, 9, 5000] {
+        let copy = LiveCopy { metadata: vec![7; metadata], ..commit(1) };
+        let (live, ahead) = (reserving(REGIONS), reserving(REGIONS));
+        live.apply(regions, &copy, |_| Ok(())).unwrap();
+        ahead.reserve(regions, &copy).unwrap();
+        let (stored, reserved) = (live.memory.stored.take(), ahead.memory.reserved_pages());
+        assert!(stored.is_subset(&reserved), "{stored:?} {reserved:?}");
+        let sequence = |live: &Live<Reserving>, region| live.memory.half(half(sequence_at(RegionId(region))));
+        assert_eq!([0, 1, 2, 1023, 1024, 1025, 5000].map(|at| sequence(&live, at)), [2, 2, 0, 2, 2, 0, 2]);
+
+        let live = reserving(REGIONS);
+        let odd = || Ok(assert!((0..5001).all(|region| sequence(&live, region) == 1)));
+        live.recover(REGIONS, &copy, odd).unwrap();
+        assert!((0..5001).all(|region| sequence(&live, region) == 2));
+        let words = live.memory.words[word(LIVE_METADATA)..word(LIVE_SEQUENCES)].iter();
+        let bytes: Vec<u8> = words.flat_map(|word| word.get().to_le_bytes()).collect();
+        assert!(
+            bytes[..metadata].iter().all(|byte| *byte == 7)
+                && bytes[metadata..].iter().all(|byte| *byte == 0)
+        );
+    }
+}
+
+#[test]
+fn a_flag_that_is_set_twice_stays_set_and_changes_no_other() {
+    let live = reserving(1);
+    let set = |flag, set| {
+        live.set_flag(flag, set, |at, value| Ok(live.memory.words[word(at)].set(value))).unwrap();
+        live.memory.word(word(LIVE_FLAGS))
+    };
+    assert_eq!(set(SUPERSEDED, true), SUPERSEDED);
+    assert_eq!(set(SUPERSEDED, true), SUPERSEDED);
+    assert_eq!(set(POISONED, true), u64::MAX);
+    assert_eq!(set(SUPERSEDED, false), POISONED);
+    assert_eq!(set(SUPERSEDED, false), POISONED);
+    assert_eq!(POISONED >> 32, SUPERSEDED);
 }

@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::io::Errno;
+
 use super::*;
 use crate::system::SystemDisk;
 use crate::{Lookup, options::Options};
@@ -83,4 +85,62 @@ fn others_open_the_file_while_a_writer_verifies_all_of_it() {
     writer.insert(b"b").unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
+}
+
+/// A disk whose folders cannot be synced, or on which no room can be taken, for this reason.
+#[derive(Debug)]
+enum Refusing {
+    Sync(Errno),
+    Room(Errno),
+}
+
+impl Disk for Refusing {
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        match self {
+            Self::Sync(errno) => Err((*errno).into()),
+            Self::Room(_) => SystemDisk.sync_dir(dir),
+        }
+    }
+
+    fn reserve(&self, _: &File, _: u64, _: std::ops::Range<u64>) -> io::Result<()> {
+        match self {
+            Self::Sync(_) => Ok(()),
+            Self::Room(errno) => Err((*errno).into()),
+        }
+    }
+}
+
+/// Without the right to sync, or on a file system that has no such call, readers go on; on a disk that fails, a power
+/// cut could take the file back that they have answered from.
+#[test]
+fn a_filter_is_read_without_a_sync_for_a_lack_of_rights_and_not_where_the_disk_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = filter(dir.path());
+    let open = |errno| Options::new().disk(Arc::new(Refusing::Sync(errno))).read(&files.data);
+    for errno in [Errno::ACCESS, Errno::PERM, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS, Errno::ROFS] {
+        assert!(open(errno).unwrap().contains(b"a").unwrap(), "{errno:?}");
+    }
+    for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT] {
+        match open(errno) {
+            Err(Error::Io { source, .. }) => assert_eq!(source.raw_os_error(), Some(errno.raw_os_error())),
+            outcome => panic!("{errno:?}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_writer_needs_room_for_all_of_the_file_before_it_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = filter(dir.path());
+    let full = Options::new().disk(Arc::new(Refusing::Room(Errno::NOSPC))).open_existing(&files.data);
+    assert!(matches!(full, Err(Error::Io { op: "allocate all of", .. })), "{full:?}");
+    Options::new().open_existing(&files.data).unwrap().close().unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_looked_for_is_not_taken_for_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = filter(dir.path());
+    assert!(matches!(open_data(&dir.path().join("g"), false), Err(Error::NotFound { .. })));
+    assert!(matches!(open_data(&files.data.join("g"), false), Err(Error::Io { op: "open", .. })));
 }

@@ -20,11 +20,35 @@ fn touched_pages_are_remembered_one_by_one_until_all_are() {
         assert!(touched.contains(page));
     }
     assert!(touched.contains(PageId(0)) && Touched::all().contains(PageId(1 << 40)));
-    touched.forget(PageId(65));
-    touched.forget(PageId(65));
-    assert!(!touched.is_complete() && !touched.contains(PageId(65)) && touched.contains(PageId(66)));
-    touched.insert(PageId(65));
-    assert!(touched.is_complete());
+    for page in [67, 5] {
+        touched.forget(PageId(page));
+        assert!(!touched.is_complete() && !touched.contains(PageId(page)));
+        touched.forget(PageId(page));
+        assert!((0..130).filter(|other| *other != page).all(|other| touched.contains(PageId(other))));
+        touched.insert(PageId(page));
+        assert!(touched.is_complete());
+    }
+}
+
+/// A copy that counted fewer would be believed before all of it was verified.
+#[test]
+fn a_copy_in_memory_has_as_many_pages_to_verify_as_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let mut writer = Options::new().capacity(500_000).create(&path).unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let reader = Options::new().read(&path).unwrap();
+    let view = reader.view().unwrap();
+    let geometry = view.superblock.identity.geometry;
+    assert!(geometry.regions() > 16);
+    let map = Map::shared(&File::open(&path).unwrap(), geometry).unwrap();
+    let pages =
+        Pages::new(map, &view.superblock.identity, Verify::FirstTouch, path.as_path().into()).unwrap();
+    assert_eq!(pages.unverified(), geometry.pages());
+    let map = Map::shared(&File::open(&path).unwrap(), geometry).unwrap();
+    let moved = pages.moved_to(map, Verify::FirstTouch).unwrap();
+    assert_eq!(moved.unverified(), geometry.pages());
 }
 
 /// Makes a file of holes that claims as many regions as the file system lets it; returns their number.
