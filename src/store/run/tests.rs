@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::*;
@@ -315,6 +315,35 @@ fn records_that_no_writer_makes_are_damage_under_right_checksums() {
             Kind::Counting => twice.unwrap(),
             Kind::Set | Kind::Forgetting => assert!(is_damage(&twice), "{kind:?}: {twice:?}"),
         }
+    }
+}
+
+#[test]
+fn a_head_is_taken_up_to_its_bounds() {
+    let set = Head { store: STORE, uuid: UUID, records: 1, kind: Kind::Set, epoch: 0, bits: 0 };
+    let forgetting = Head { kind: Kind::Forgetting, epoch: 1, ..set };
+    let decode = |head: &Head| Head::decode(Path::new("run"), &head.encode());
+    for head in [
+        set,
+        forgetting,
+        Head { kind: Kind::Counting, records: MAX_RECORDS, bits: MAX_INDEX_BITS, ..set },
+        Head { epoch: MAX_EPOCHS, ..forgetting },
+    ] {
+        assert_eq!(decode(&head).unwrap(), head);
+    }
+    for (field, head) in [
+        ("epoch", Head { epoch: 1, ..set }),
+        ("epoch", Head { epoch: 0, ..forgetting }),
+        ("epoch", Head { epoch: MAX_EPOCHS + 1, ..forgetting }),
+        ("number of records", Head { records: 0, ..set }),
+        ("number of records", Head { records: MAX_RECORDS + 1, ..set }),
+        ("number of index bits", Head { bits: MAX_INDEX_BITS + 1, ..set }),
+    ] {
+        let refused = decode(&head);
+        assert!(
+            matches!(refused, Err(Error::WrongFile { what, .. }) if what == field),
+            "{head:?}: {refused:?}"
+        );
     }
 }
 
