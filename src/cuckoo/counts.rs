@@ -342,6 +342,7 @@ impl Delta {
 mod tests {
     use super::*;
     use crate::cuckoo::Slot;
+    use crate::cuckoo::widths::{Five, Four};
 
     #[test]
     fn a_full_fresh_filter_has_the_rate_of_its_width() {
@@ -389,6 +390,12 @@ mod tests {
                 together.tally_all::<W>(&words);
                 assert_eq!(one_by_one, together, "{in_use} {odd} {number}");
             }
+            // Each of them adds to the same counters.
+            let (same, mut together) = (word(100, 0), Counts::default());
+            together.tally_all::<W>(&[same.0; 70_000]);
+            let mut once = Counts::default();
+            assert!(once.tally(same));
+            assert_eq!(together.by_tail, once.by_tail.map(|count| 70_000 * count));
         }
         for slots in SlotsPerBucket::ALL {
             crate::cuckoo::with_width!(slots, W => check::<W>());
@@ -399,5 +406,126 @@ mod tests {
     fn universal_slots_make_every_query_match() {
         let counts = Counts { universal: 1000, ..Counts::default() };
         assert!(counts.expected_false_positive_rate(SlotsPerBucket::Four, 1000) > 0.999);
+    }
+
+    /// Of which no two are equal.
+    fn some() -> Counts {
+        let mut counts =
+            Counts { inserted: 50, removed: 6, universal: 7, digits: 8, saturated: 9, ..Counts::default() };
+        (counts.epoch, counts.swept) = (10, 11);
+        counts.by_tail[..4].copy_from_slice(&[12, 13, 14, 15]);
+        counts
+    }
+
+    #[test]
+    fn what_a_scan_finds_is_added_and_compared_without_the_rest() {
+        let (found, mut all) = (some(), some());
+        all.add_found(&found);
+        let by_tail = found.by_tail.map(|count| 2 * count);
+        let sums = Counts { universal: 14, digits: 16, saturated: 18, swept: 22, by_tail, ..found };
+        assert_eq!(all, sums);
+        assert_eq!(found.totals(), Counts { inserted: 50, removed: 6, epoch: 10, ..Counts::default() });
+        let without_copies = Counts { digits: 0, saturated: 0, ..found };
+        assert_eq!(
+            [Kind::Set, Kind::Forgetting, Kind::Counting].map(|kind| found.in_a(kind)),
+            [without_copies, without_copies, found]
+        );
+        assert!(found.is_as_found(&Counts { inserted: 1, removed: 1, epoch: 1, swept: 1, ..found }));
+        let mut tail = found;
+        tail.by_tail[3] += 1;
+        for other in [
+            tail,
+            Counts { universal: 1, ..found },
+            Counts { digits: 1, ..found },
+            Counts { saturated: 1, ..found },
+        ] {
+            assert!(!found.is_as_found(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn halving_lengthens_every_tail_but_the_longest_and_a_doubled_filter_fills_up_to_its_headroom() {
+        let width = AnyWidth::from(SlotsPerBucket::Four);
+        let longest = width.fresh_tail_bits() as usize;
+        let mut counts = some();
+        (counts.by_tail[longest - 1], counts.by_tail[longest]) = (30, 40);
+        let mut halved = counts;
+        halved.by_tail[..5].copy_from_slice(&[0, 12, 13, 14, 15]);
+        (halved.by_tail[longest - 1], halved.by_tail[longest]) = (0, 70);
+        assert_eq!(counts.halved(width), halved);
+        assert_eq!(counts.doubled().swept, 22);
+        // 12 * 2 + 13 + 14 + 15 + 30 + 40 entries, 14 universal slots and 8 digits, of 930 slots.
+        let full = counts.doubled_and_full(width, 1000);
+        assert_eq!((full.used(), full.by_tail[longest]), (930, 930 - 158));
+        assert_eq!(counts.doubled_and_full(width, 100), counts.doubled());
+    }
+
+    #[test]
+    fn a_quarantined_bucket_counts_wholly_and_the_buckets_that_lead_to_it_by_an_eighth() {
+        let mut counts = Counts { universal: 500, ..Counts::default() };
+        let rate = |counts: Counts| counts.expected_false_positive_rate(SlotsPerBucket::Four, 1000);
+        let kept = 0.5 * (1.0 - 0.5 / 8.0);
+        assert!((rate(counts) - (1.0 - kept)).abs() < 1e-12);
+        counts.by_tail[9] = 1000;
+        let matches = f64::from(2 * 4) / f64::from(1 << (6 + 9));
+        assert!((rate(counts) - (1.0 - kept * (-matches).exp())).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_inserts_and_removals_change_adds_up() {
+        let (tail, entry, none) = (Four::TAIL_BITS as usize, Slot::<Four>::fresh(1, 2), Bucket::new(0));
+        let alone = none.with(0, entry);
+        let counted = alone.with(1, Slot::of_digit(2));
+        let highest = Slot::of_digit(Four::HIGHEST_DIGIT);
+        let saturated = (1..4).fold(alone, |bucket, lane| bucket.with(lane, highest));
+        let mut delta = Delta::default();
+        delta.stored::<Four>();
+        (0..2).for_each(|_| delta.inserted::<Four>(&Inserted::Stored));
+        assert_eq!((delta.inserted, delta.by_tail[tail]), (3, 3));
+        for digits in [2, 0] {
+            delta.inserted::<Four>(&Inserted::Counted { digits, saturates: true });
+        }
+        assert_eq!((delta.inserted, delta.digits, delta.saturated), (5, 2, 2));
+        delta.inserted(&Inserted::Merged { before: [alone, counted, counted], after: [saturated, none] });
+        assert_eq!((delta.inserted, delta.by_tail[tail], delta.digits, delta.saturated), (6, 1, 3, 3));
+        for nothing in [Inserted::<Four>::Absorbed, Inserted::Quarantined, Inserted::NoPath] {
+            delta.inserted(&nothing);
+        }
+        (0..2).for_each(|_| delta.removed(Removed::Entry { tail: 3 }));
+        delta.removed(Removed::Copy { digits: 5 });
+        delta.removed(Removed::Nothing);
+        assert_eq!((delta.inserted, delta.removed_in_all(), delta.digits), (6, 3, -2));
+        assert_eq!(delta.by_tail[3], -2);
+        let mut twice = delta;
+        twice.add(&delta);
+        let by_tail = delta.by_tail.map(|count| 2 * count);
+        assert_eq!(twice, Delta { inserted: 12, removed: 6, digits: -4, saturated: 6, by_tail });
+        let mut expected = Counts { inserted: 62, removed: 12, digits: 4, saturated: 15, ..some() };
+        (expected.by_tail[3], expected.by_tail[tail]) = (11, 2);
+        assert_eq!(some().with(&twice), expected);
+    }
+
+    #[test]
+    fn buckets_are_counted_with_what_is_wrong_in_them() {
+        let (entry, digit) = (Slot::<Four>::fresh(1, 2), Slot::<Four>::of_digit(Four::HIGHEST_DIGIT));
+        let with = |slots: [Slot<Four>; 4]| {
+            (0..).zip(slots).fold(Bucket::new(0), |bucket, (lane, slot)| bucket.with(lane, slot))
+        };
+        let (empty, mut counts) = (Slot::new(0), Counts::default());
+        for _ in 0..2 {
+            assert!(counts.tally(Bucket::<Four>::QUARANTINED));
+            assert!(counts.tally(with([entry, digit, digit, digit])));
+        }
+        assert_eq!((counts.universal, counts.saturated, counts.digits), (8, 2, 6));
+        for wrong in [
+            with([digit, entry, empty, empty]),
+            with([entry, empty, digit, empty]),
+            with([Slot::UNIVERSAL, entry, empty, empty]),
+        ] {
+            assert!(!Counts::default().tally(wrong), "{wrong:?}");
+        }
+        // A bit outside of all lanes, before a group that is right.
+        let group = Bucket::<Five>::new(1 << 63).with(0, Slot::fresh(1, 2)).with(1, Slot::of_digit(1));
+        assert!(!Counts::default().tally(group));
     }
 }

@@ -111,5 +111,11 @@ mod tests {
         let hash = KeyHash::new(((1_u128 << 64) * 5 / 24) << 64);
         assert_eq!(span.region_or_beyond(hash).0.0, 0_u32.wrapping_sub(4));
         assert_eq!(hash.shard(4), 0);
+        // 3.5 of 12 regions: the first of the second shard, right behind the first one.
+        let hash = KeyHash::new(((1_u128 << 64) * 7 / 24) << 64);
+        let [first, second] = [0, 1].map(|number| Span::new(Shard { of: 4, number }, 3));
+        assert_eq!((first.region(hash), first.region_or_beyond(hash).0), (None, RegionId(3)));
+        assert_eq!(second.region(hash).unwrap().0, RegionId(0));
+        assert!(Shard::WHOLE.is_whole() && !Shard { of: 4, number: 0 }.is_whole());
     }
 }

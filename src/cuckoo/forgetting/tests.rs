@@ -54,6 +54,24 @@ fn matches<W: Width>(slot: Slot<W>, query: Slot<W>) -> bool {
     entry != 0 && is_live(slot, query.0) && (entry ^ query.0) >> entry.trailing_zeros() >> 1 == 0
 }
 
+/// A key lives for the rest of its own epoch and as many whole ones as `after` keys take.
+#[test]
+fn the_newest_keys_are_told_as_they_live() {
+    let rule = |after| Forgetting { after, epoch: 50, refresh: false, clock: EpochClock::Keys };
+    for (after, lives, at_most) in [(1, 2, 100), (100, 3, 150), (101, 4, 200)] {
+        assert_eq!(rule(after).lives(), lives);
+        assert_eq!(rule(after).newest(), Some(Newest { at_least: after, at_most }));
+        assert_eq!(rule(after).retention(), None);
+    }
+    assert_eq!([0, 49, 50, 100].map(|inserted| rule(100).epoch_of_keys(inserted)), [1, 1, 2, 3]);
+    let by_time = Forgetting { clock: EpochClock::Time, ..rule(100) };
+    assert_eq!(by_time.newest(), None);
+    assert_eq!([1, 3].map(|epoch| rule(100).begin(epoch)), [0, 100]);
+    assert_eq!([1, 3].map(|epoch| by_time.begin(epoch)), [50, 150]);
+    let retention = Retention { forget_after: 100, forget_within: 50, refresh: false };
+    assert_eq!(by_time.retention(), Some(retention));
+}
+
 #[test]
 fn lanes_together_are_lanes_one_by_one() {
     fn check<W: Width>() {

@@ -17,6 +17,20 @@ fn aged<W: Width>(age: u32) -> Slot<W> {
     Slot::new((fresh.0 >> age | 1) << age & (u32::MAX >> (32 - W::BITS)))
 }
 
+/// One copy more than a group can count would saturate it.
+#[test]
+fn a_group_grows_until_one_more_copy_would_saturate_it() {
+    fn check<W: Width>() {
+        let group = |copies| Group { entry: aged::<W>(0), copies };
+        for copies in [1, 2, W::MOST_COPIES - 2] {
+            assert_eq!(group(copies).grown(), Some(group(copies + 1)));
+        }
+        assert_eq!(group(W::MOST_COPIES - 1).grown(), None);
+        assert_eq!(group(W::MOST_COPIES).grown(), None);
+    }
+    every_width([check::<Two>, check::<Three>, check::<Four>, check::<Five>, check::<Six>, check::<Seven>]);
+}
+
 fn check_counts<W: Width>() {
     // The copies up to which a group has a number of lanes: 1, 1 + D, 1 + D + D^2 and so on.
     let mut most = vec![1_u64];
