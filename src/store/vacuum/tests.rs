@@ -155,3 +155,20 @@ fn each_version_says_when_it_was_made_and_on_what() {
     }
     assert_eq!(versions.iter().map(|version| version.id).collect::<BTreeSet<_>>().len(), 4);
 }
+
+/// Not those of the version below, which may be old.
+#[test]
+fn upkeep_and_a_vacuum_have_a_time_and_a_base_of_their_own() {
+    let (hour, years) = (Duration::from_secs(HOUR as u64), 20 * 365 * 24 * HOUR);
+    let is_young = |version: &Version| version.time.elapsed().is_ok_and(|age| age < hour);
+    let shared = aged(&[years; 3]);
+    assert!(!is_young(&shared.store.newest().unwrap()));
+    let merged = shared.store.publish_upkeep(1, "merge", |newest| Ok(Some(newest.clone()))).unwrap().unwrap();
+    assert!(is_young(&merged));
+    assert_eq!((merged.number, merged.base), (4, 1));
+    let shared = aged(&[years; 3]);
+    shared.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    let vacuumed = shared.store.newest().unwrap();
+    assert!(is_young(&vacuumed));
+    assert_eq!((vacuumed.operation.as_str(), vacuumed.number, vacuumed.base), (VACUUM, 4, 3));
+}
