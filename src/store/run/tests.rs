@@ -2,7 +2,7 @@
 //! specification; a file that was cut or changed anywhere is refused or found damaged, also under right checksums, and
 //! no file makes a reader panic.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,6 +94,8 @@ fn what_was_put_is_found_and_nothing_else() {
         (Kind::Set, 340, 100_000),
         (Kind::Set, 342, 342),
         (Kind::Set, 20_000, 20_000),
+        // Pages of the index begin what is written together.
+        (Kind::Set, 85_000, 85_000),
         (Kind::Counting, 20_000, 60_000),
         (Kind::Forgetting, 20_000, 20_000),
     ] {
@@ -351,4 +353,103 @@ fn a_head_is_taken_up_to_its_bounds() {
 fn without_records_there_is_no_run() {
     let made = write(Kind::Set, 10, []);
     assert!(open(&made).is_err());
+}
+
+/// A run of a few words of bits for its pages, and of several pages of the index; and its keys, ascending.
+fn large() -> (Made, Vec<RecordKey>) {
+    let keys: BTreeSet<RecordKey> = (0..24_000).map(key).collect();
+    let made = write(Kind::Set, 24_000, keys.iter().map(|key| Record { key: *key, value: 1 }));
+    (made, keys.into_iter().collect())
+}
+
+fn pages_of(outcome: Result<u64>) -> Vec<u64> {
+    match outcome {
+        Err(Error::DamagedRun { pages, .. }) => pages,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+/// The second time, all other pages were found intact before.
+#[test]
+fn no_key_of_a_damaged_page_is_answered_whatever_was_read_before() {
+    let (made, keys) = large();
+    let bytes = fs::read(&made.path).unwrap();
+    let last = (keys.len() as u64).div_ceil(RECORDS);
+    for damaged in [1, 2, 63, 64, 65, 66, last] {
+        let mut changed = bytes.clone();
+        changed[damaged as usize * PAGE + BODY - 1] ^= 1;
+        fs::write(&made.path, &changed).unwrap();
+        let run = open(&made).unwrap();
+        for (at, key) in (0..).zip(&keys).chain((0..).zip(&keys)) {
+            let page: u64 = 1 + at / RECORDS;
+            match run.value(*key) {
+                Ok(value) => assert!(value == Some(1) && page != damaged, "{at}: {value:?}, {damaged}"),
+                // The records before and behind are read, too.
+                Err(Error::DamagedRun { pages, .. }) => {
+                    assert!(pages == [damaged] && page.abs_diff(damaged) <= 1, "{at}: {pages:?}, {damaged}");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn verification_reads_what_was_read_before_and_looks_behind_the_last_record() {
+    let (made, keys) = large();
+    let bytes = fs::read(&made.path).unwrap();
+    let run = open(&made).unwrap();
+    let all = run.verify().unwrap();
+    assert_eq!(all * PAGE as u64, bytes.len() as u64);
+    for page in 1..all {
+        let mut changed = bytes.clone();
+        changed[page as usize * PAGE + BODY - 1] ^= 1;
+        fs::write(&made.path, &changed).unwrap();
+        assert_eq!(pages_of(run.verify()), [page]);
+    }
+    let (last, used) = ((keys.len() as u64).div_ceil(RECORDS), keys.len() % RECORDS as usize);
+    for at in [8 * used, WORDS - 1, WORDS + 4 * used, BODY - 1] {
+        let mut changed = bytes.clone();
+        let page = &mut changed[last as usize * PAGE..][..PAGE];
+        page[at] = 1;
+        seal(page, UUID, last);
+        fs::write(&made.path, &changed).unwrap();
+        assert_eq!(pages_of(open(&made).unwrap().verify()), [last], "{at}");
+    }
+}
+
+#[test]
+fn the_page_of_the_index_is_named_that_does_not_lead_to_the_records() {
+    let (made, keys) = large();
+    let mut bytes = fs::read(&made.path).unwrap();
+    let entry = 1500;
+    let number = 1 + (keys.len() as u64).div_ceil(RECORDS) + entry / ENTRIES;
+    let page = &mut bytes[number as usize * PAGE..][..PAGE];
+    put(page, 4 * (entry % ENTRIES) as usize, &u32::MAX.to_le_bytes());
+    seal(page, UUID, number);
+    fs::write(&made.path, &bytes).unwrap();
+    let run = open(&made).unwrap();
+    assert_eq!(pages_of(run.verify()), [number]);
+    let under = keys.iter().find(|key| key.position >> 52 == entry).unwrap();
+    assert_eq!(pages_of(run.value(*under).map(|_| 0)), [number]);
+}
+
+#[test]
+fn a_file_shorter_than_a_page_has_the_wrong_length() {
+    let made = small(Kind::Set);
+    let bytes = fs::read(&made.path).unwrap();
+    for length in [0, 100, PAGE - 1, PAGE, 2 * PAGE] {
+        fs::write(&made.path, &bytes[..length]).unwrap();
+        let outcome = open(&made);
+        assert!(matches!(outcome, Err(Error::WrongFile { what: "length", .. })), "{length}: {outcome:?}");
+    }
+}
+
+#[test]
+fn copies_take_as_many_records_as_are_counted_for_them() {
+    let needed = [(0, 0), (1, 1), (255, 1), (256, 2), (511, 3), (-1, 1), (-256, 1), (-257, 2), (-513, 3)];
+    for (copies, records) in needed {
+        assert_eq!(Record::needed(copies), records, "{copies}");
+        assert_eq!(Record::all_of(key(1), copies).count() as u64, records, "{copies}");
+    }
 }
