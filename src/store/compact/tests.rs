@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::disk::{Disk, SystemDisk};
+use crate::store::files::Name;
 use crate::store::storage::watched::{Verdict, Watched};
+use crate::store::version::{RunFile, ShardFile};
 use crate::store::{Committed, Vacuum};
 use crate::{Batches as _, Lookup as _, Options, SlotsPerBucket};
 
@@ -193,4 +195,114 @@ fn others_at_any_call_lose_no_copy_and_add_none() {
         }
     }
     assert!(runs > 200, "{runs}");
+}
+
+/// A version whose runs have so many records, the oldest first.
+fn with_runs(records: &[u64]) -> Version {
+    let run = |(number, records): (u64, &u64)| RunFile {
+        name: Name { base: number - 1, uuid: [0; 16] },
+        from: number,
+        to: number,
+        records: *records,
+        bytes: 1,
+        since: number,
+        epoch: 0,
+    };
+    Version { runs: (2..).zip(records).map(run).collect(), ..Version::first([0; 16], 0) }
+}
+
+#[test]
+fn the_newest_runs_are_merged_and_older_ones_that_are_no_larger_than_all_newer_ones() {
+    let after = |older: usize, records: u64, newest: &[u64]| [&vec![records; older], newest].concat();
+    for (records, merged) in [
+        (after(8, 1, &[]), None),
+        (after(9, 1, &[]), Some(0..9)),
+        (after(7, 100, &[2, 1]), Some(7..9)),
+        (after(7, 100, &[50, 1]), Some(7..9)),
+        (after(7, 100, &[50, 2, 1]), Some(7..10)),
+        (after(6, 100, &[3, 2, 1]), Some(6..9)),
+        (after(6, 100, &[4, 2, 1]), Some(7..9)),
+        (after(7, MAX_RECORDS, &[MAX_RECORDS - 1, 1]), Some(7..9)),
+        (after(7, 100, &[MAX_RECORDS, 1]), None),
+    ] {
+        assert_eq!(too_many(&with_runs(&records)), merged, "{records:?}");
+    }
+}
+
+/// Drawn by the uuid of the file and the shard, from a half of a sixteenth of the entries to the whole.
+#[test]
+fn a_shard_is_due_at_a_number_that_its_file_draws() {
+    let with_file = |shard, entries, byte| {
+        let file = ShardFile {
+            name: Name { base: 1, uuid: [byte; 16] },
+            commit: 1,
+            bytes: 1,
+            entries,
+            expected_false_positive_rate: 0.0,
+            since: 2,
+            folded: 1,
+            epoch: 0,
+        };
+        Version { shards: BTreeMap::from([(shard, file)]), ..Version::first([0; 16], 0) }
+    };
+    for (entries, worth) in [(0, 8192), (131_072, 8192), (131_088, 8193), (1_600_000, 100_000)] {
+        assert_eq!(worth_rewriting(&with_file(0, entries, 0), 0), worth);
+    }
+    let store = &Shared::new(0).store;
+    for (shard, entries, byte, due) in [
+        (0, 1_600_000, 0, 50_000),
+        (0, 1_600_000, 0xff, 99_999),
+        // 50,000 and as much times the golden ratio, less 1, or the rest.
+        (1, 1_600_000, 0, 80_901),
+        (1, 1_600_000, 0xff, 69_098),
+        (0, 0, 0, 4096),
+        (0, 0, 0xff, 8191),
+    ] {
+        assert_eq!(store.due_at(&with_file(shard, entries, byte), shard), due, "{shard} {entries} {byte}");
+    }
+}
+
+/// A run of version 11 is in the file of shard 0 then, and pending for shard 1. What merges it leaves out the one part.
+#[test]
+fn a_merge_leaves_out_what_a_fold_of_the_same_version_has_folded() {
+    let shared = Shared::new(0);
+    let folding = shared.store.clone().folding(false);
+    shared.commit(0..200, false);
+    let base = folding.newest().unwrap();
+    let fold = folding.fold_shard(&base, 0, None).unwrap().unwrap();
+    assert_eq!(folding.commit_folds(&[fold]).unwrap().folded, 1);
+    assert_eq!(folding.newest().unwrap().folded(0), base.runs.last().unwrap().to);
+    (0..12).for_each(|round| shared.commit(30 * round..30 * round + 40, false));
+    let newest = folding.newest().unwrap();
+    assert!(!newest.names_run(base.runs.last().unwrap().name));
+    shared.check().unwrap();
+}
+
+/// Shards are rewritten by others, so that a run is pending for none of them; to fold is to name it no more.
+#[test]
+fn a_run_that_is_pending_for_no_shard_is_named_no_more() {
+    let shared = Shared::new(0);
+    let (before, store) = (shared.store.newest().unwrap(), shared.store.clone());
+    shared.commit(0..50, false);
+    shared.commit(50..100, true);
+    let named = store.newest().unwrap();
+    assert!(before.runs.is_empty() && named.runs.len() == 1);
+    let told = store.compact(false, &|_, _| {}).unwrap();
+    assert_eq!((told.version, told.folded, told.full), (Some(named.number + 1), 0, 0));
+    assert!(store.newest().unwrap().runs.is_empty());
+    shared.check().unwrap();
+}
+
+#[test]
+fn progress_of_folds_ends_with_all_shards() {
+    let shared = Shared::new(1);
+    let told = Mutex::new(Vec::new());
+    let done = shared.store.compact(true, &|done, all| told.lock().unwrap().push((done, all))).unwrap();
+    let folds: Vec<ShardFile> = shared.store.newest().unwrap().shards.into_values().collect();
+    assert_eq!((done.folded, done.bytes), (2, folds.iter().map(|file| file.bytes).sum()));
+    assert_eq!(*told.lock().unwrap(), [(1, 2), (2, 2)]);
+    let told = Mutex::new(Vec::new());
+    let reader = shared.store.read().unwrap();
+    reader.verify(&|done, all| told.lock().unwrap().push((done, all))).unwrap();
+    assert_eq!(*told.lock().unwrap(), [(1, 2), (2, 2)]);
 }
