@@ -172,3 +172,55 @@ fn upkeep_and_a_vacuum_have_a_time_and_a_base_of_their_own() {
     assert!(is_young(&vacuumed));
     assert_eq!((vacuumed.operation.as_str(), vacuumed.number, vacuumed.base), (VACUUM, 4, 3));
 }
+
+#[test]
+fn files_of_updates_that_can_still_be_committed_stay() {
+    let shared = aged(&[5 * HOUR, 4 * HOUR, 3 * HOUR, 0]);
+    let all = |base| {
+        let name = |byte| Name { base, uuid: [byte; 16] };
+        let (working, draft) = (files::incoming(&name(3).filter()), files::incoming(&name(4).draft()));
+        [files::shard(1, &name(1)), files::run(&name(2)), working, draft]
+    };
+    let (expired, living) = (all(2), all(3));
+    expired.iter().chain(&living).for_each(|name| shared.memory.put(name, b"keys"));
+    let told = shared.store.vacuum(&Vacuum::default().grace(Duration::from_secs(HOUR as u64))).unwrap();
+    assert_eq!(shared.store.newest().unwrap().fence, 3);
+    assert_eq!((told.files, told.versions, told.foreign), (4, 2, 0), "{told:?}");
+    let names = shared.memory.names();
+    expired.iter().for_each(|name| assert!(!names.contains(name), "{name}"));
+    living.iter().for_each(|name| assert!(names.contains(name), "{name}"));
+}
+
+#[test]
+fn what_is_based_on_versions_below_the_fence_is_given_up_and_nothing_else() {
+    let shared = aged(&[0, 0, 0]);
+    shared.intrude(Deed::Vacuum);
+    let fence = shared.store.newest().unwrap().fence;
+    assert_eq!(fence, 4);
+    let upkeep =
+        |base| shared.store.publish_upkeep(base, "merge", |newest| Ok(Some(newest.clone()))).unwrap();
+    assert_eq!([fence - 1, fence].map(|base| upkeep(base).is_some()), [false, true]);
+    let given_up = |base| shared.store.given_up(base, Error::Busy { path: "x".into() });
+    assert!(matches!(given_up(fence - 1), Error::Expired { base: 3, fence: 4, .. }));
+    assert!(matches!(given_up(fence), Error::Busy { .. }));
+    let upload = |name: String| Upload { name, id: String::new() };
+    let limits = Limits { first: 1, fence };
+    for (base, left) in [(fence - 1, true), (fence, false), (fence + 1, false)] {
+        let name = Name { base, uuid: [1; 16] };
+        for name in [files::shard(0, &name), files::run(&name)] {
+            assert_eq!(is_left(&upload(name), limits), left);
+        }
+    }
+    assert!(!is_left(&upload("runs/of-others".to_owned()), limits));
+}
+
+/// As a backup that was put back, or an object store in which a number was given again.
+#[test]
+fn a_text_under_the_number_of_a_vacuumed_version_is_no_version() {
+    let shared = aged(&[0, 0, 0]);
+    let text = shared.memory.get(&files::version(2)).unwrap().unwrap();
+    shared.intrude(Deed::Vacuum);
+    shared.memory.put(&files::version(2), &text);
+    let outcome = shared.store.version(2);
+    assert!(matches!(outcome, Err(Error::NoSuchVersion { number: 2, newest: 4, .. })), "{outcome:?}");
+}

@@ -249,3 +249,70 @@ fn a_version_of_a_forgetting_store_has_epochs_and_no_other_has_any() {
         assert!(matches!(outcome, Err(Error::Field { field, .. }) if field == name), "{name}: {outcome:?}");
     }
 }
+
+#[test]
+fn a_version_has_a_file_of_another_that_it_names_and_that_came_with_it() {
+    let whole = version();
+    let no_shard = Version { shards: BTreeMap::from([(0, whole.shards[&0].clone())]), ..version() };
+    let no_run = Version { runs: whole.runs[..2].to_vec(), ..version() };
+    let neither = Version { runs: no_run.runs.clone(), ..no_shard.clone() };
+    for (newest, has) in [(&whole, true), (&no_shard, true), (&no_run, true), (&neither, false)] {
+        assert_eq!(newest.has_file_of(&whole), has, "{newest:?}");
+    }
+    let run = whole.runs[2].name;
+    assert_eq!([&whole, &no_shard, &no_run].map(|version| version.names_run(run)), [true, true, false]);
+}
+
+#[test]
+fn a_run_is_told_apart_by_one_of_its_versions_and_of_none_that_came_later() {
+    let version = version();
+    let run = |from, to| RunFile { from, to, ..version.runs[0].clone() };
+    for (from, to, before, apart) in [
+        (3, 9, 9, true),
+        (4, 8, 16, true),
+        (3, 9, 8, false),
+        (2, 9, 16, false),
+        (3, 10, 16, false),
+        (16, 17, 16, false),
+        (16, 17, 17, true),
+    ] {
+        assert_eq!(version.keeps_apart(&run(from, to), before), apart, "{from} to {to}, {before}");
+    }
+}
+
+#[test]
+fn as_many_runs_and_tokens_as_the_bounds_say_are_taken_and_no_two_runs_of_one_version() {
+    let store = store();
+    let run = version().runs[0].clone();
+    let run = |number: u64| RunFile {
+        name: Name { base: number - 1, ..run.name },
+        from: number,
+        to: number,
+        since: number,
+        ..run.clone()
+    };
+    let done = version().tokens["crawl"].clone();
+    let tokens = |count: usize, state: usize| {
+        let done = Done { state: "s".repeat(state), ..done.clone() };
+        (0..count).map(|name| (format!("{name:05}"), done.clone())).collect()
+    };
+    let base = Version { number: 5000, ..version() };
+    let is_right = |version: &Version| version.check(path(), &store).is_ok();
+    for (count, right) in [(MAX_RUNS, true), (MAX_RUNS + 1, false)] {
+        let runs = (2..).take(count).map(run).collect();
+        assert_eq!(is_right(&Version { runs, ..base.clone() }), right, "{count} runs");
+    }
+    for (count, state, right) in [
+        (65_536, 0, true),
+        (65_537, 0, false),
+        (64, MAX_STRINGS / 64 - 5, true),
+        (64, MAX_STRINGS / 64 - 4, false),
+    ] {
+        let version = Version { tokens: tokens(count, state), ..base.clone() };
+        assert_eq!(is_right(&version), right, "{count} tokens with {state} bytes");
+    }
+    let overlapping = |from| Version { runs: vec![run(9), RunFile { from, ..run(10) }], ..base.clone() };
+    assert_eq!([9, 10].map(|from| is_right(&overlapping(from))), [false, true]);
+    // Where nothing is forgotten, nothing tells an epoch.
+    assert!(!version().encode(path(), store.uuid).unwrap().contains("epoch"));
+}
