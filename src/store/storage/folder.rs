@@ -243,3 +243,130 @@ fn make_dir(disk: &dyn Disk, folder: &Path) -> Result<()> {
         outcome => Ok(outcome.at(folder, "create the folder")?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::disk::SystemDisk;
+
+    /// A disk on which some calls fail.
+    #[derive(Debug, Default)]
+    struct Failing {
+        link: Option<Errno>,
+        remove: Option<Errno>,
+        /// Of files that are not in `incoming`.
+        rename: Option<Errno>,
+    }
+
+    fn failed(errno: Option<Errno>) -> io::Result<()> {
+        errno.map_or(Ok(()), |errno| Err(errno.into()))
+    }
+
+    impl Disk for Failing {
+        fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+            failed(self.link)?;
+            SystemDisk.link(from, to)
+        }
+
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            failed(self.remove)?;
+            SystemDisk.remove(path)
+        }
+
+        fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+            let is_incoming = from.parent().is_some_and(|folder| folder.ends_with(INCOMING));
+            failed(self.rename.filter(|_| !is_incoming))?;
+            SystemDisk.rename(from, to, replace)
+        }
+    }
+
+    fn folder(dir: &Path, disk: Failing) -> Folder {
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        Folder::prepare(&dir.join("s"), 1, &disk).unwrap()
+    }
+
+    /// A store that took an unreadable version for an absent one would give its number again.
+    #[test]
+    fn what_cannot_be_looked_at_is_an_error_and_not_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(dir.path(), Failing::default());
+        std::os::unix::fs::symlink("loop", folder.path("loop")).unwrap();
+        assert!(folder.get("loop").is_err() && folder.length("loop").is_err());
+        assert!(matches!(Folder::find(&folder.path("loop")), Err(Error::Filter(_))));
+        assert!(folder.delete(SHARDS).is_err());
+        for absent in ["none", "none/none", "file/none"] {
+            std::fs::write(folder.path("file"), b"").unwrap();
+            assert!(folder.get(absent).unwrap().is_none() && folder.length(absent).unwrap().is_none());
+            assert!(matches!(Folder::find(&folder.path(absent)), Err(Error::NotFound { .. })));
+        }
+        assert!(folder.delete("none").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_link_that_fails_is_in_doubt_as_long_as_its_draft_may_be_there() {
+        for (link, remove, expected) in [
+            (None, None, "Done"),
+            (Some(Errno::EXIST), None, "Taken"),
+            (Some(Errno::NOENT), None, "Taken"),
+            (Some(Errno::IO), None, "Failed"),
+            (Some(Errno::IO), Some(Errno::NOENT), "Failed"),
+            (Some(Errno::IO), Some(Errno::IO), "Unknown"),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = folder(dir.path(), Failing { link, remove, rename: None });
+            let (name, draft) = (version(7), format!("{INCOMING}/draft"));
+            let put = folder.put_if_absent(&name, &draft, b"text", &mut || Ok(true)).unwrap();
+            let told = match put {
+                Put::Done => "Done",
+                Put::Dropped => "Dropped",
+                Put::Taken => "Taken",
+                Put::Failed(_) => "Failed",
+                Put::Unknown(_) => "Unknown",
+            };
+            assert_eq!(told, expected, "{link:?} {remove:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_file_system_is_copied_whole_and_any_other_failure_is_told() {
+        for length in [0, 1, PIECE, PIECE + 10, 2 * PIECE] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = folder(dir.path(), Failing { rename: Some(Errno::XDEV), ..Failing::default() });
+            let local = dir.path().join("local");
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            std::fs::write(&local, &bytes).unwrap();
+            folder.put_file(&format!("{RUNS}/r"), &local).unwrap();
+            assert!(std::fs::read(folder.path(RUNS).join("r")).unwrap() == bytes, "{length}");
+            assert!(!local.exists() && folder.list(INCOMING, "").unwrap().is_empty());
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let folder = folder(dir.path(), Failing { rename: Some(Errno::IO), ..Failing::default() });
+        let local = dir.path().join("local");
+        std::fs::write(&local, b"keys").unwrap();
+        assert!(folder.put_file(&format!("{RUNS}/r"), &local).is_err());
+        assert!(local.exists() && folder.list(RUNS, "").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_store_is_made_where_there_is_nothing_but_an_unfinished_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+        let prepare = |name: &str| Folder::prepare(&dir.path().join(name), 1, &disk);
+        let is_store = |name: &str| Folder::is_store(&dir.path().join(name));
+        prepare("a").unwrap();
+        prepare("a").unwrap();
+        assert!(!is_store("a"));
+        std::fs::write(dir.path().join("a").join(DESCRIPTION), b"").unwrap();
+        assert!(is_store("a"));
+        assert!(matches!(prepare("a"), Err(Error::Exists { .. })));
+        std::fs::write(dir.path().join("file"), b"").unwrap();
+        assert!(matches!(prepare("file"), Err(Error::Exists { .. })));
+        assert!(matches!(prepare("none/b"), Err(Error::Filter(_))));
+        std::fs::create_dir(dir.path().join("c")).unwrap();
+        std::fs::write(dir.path().join("c").join(DESCRIPTION), b"").unwrap();
+        assert!(!is_store("c"));
+        assert!(matches!(make_dir(&*disk, &dir.path().join("none/b")), Err(Error::Filter(_))));
+    }
+}

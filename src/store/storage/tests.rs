@@ -145,3 +145,11 @@ fn what_was_put_is_there_and_what_was_deleted_is_not() {
         storage.settle("versions").unwrap();
     });
 }
+
+#[test]
+fn requests_are_added_each_to_its_own() {
+    let one = Requests { put: 2, get: 3, head: 5, list: 7, delete: 11, post: 13, failed: 17 };
+    let other = Requests { put: 100, get: 200, head: 300, list: 400, delete: 500, post: 600, failed: 700 };
+    let both = Requests { put: 102, get: 203, head: 305, list: 407, delete: 511, post: 613, failed: 717 };
+    assert_eq!(one + other, both);
+}
