@@ -115,3 +115,78 @@ impl StoreInfo {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::ShardFile;
+    use crate::store::files::Name;
+    use crate::{Batches as _, Options};
+
+    #[test]
+    fn the_numbers_of_a_version_are_those_of_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().capacity(1000).forget_after(Duration::from_secs(3600));
+        let store = Store::create(dir.path().join("s"), 8, &options).unwrap();
+        let file = |entries, bytes, rate| ShardFile {
+            name: Name { base: 1, uuid: [0; 16] },
+            commit: 1,
+            bytes,
+            entries,
+            expected_false_positive_rate: rate,
+            since: 2,
+            folded: 1,
+            epoch: 1,
+        };
+        let shards = BTreeMap::from([(0, file(100, 3000, 0.25)), (5, file(60, 1000, 0.5))]);
+        let version = Version { shards, ..Version::first([0; 16], FIRST_EPOCH) };
+        let info = StoreInfo::of(&store, &version, 40);
+        assert_eq!((info.version, info.files, info.pending, info.entries, info.bytes), (1, 2, 40, 200, 4000));
+        assert_eq!(info.bits_per_key, Some(160.0));
+        assert_eq!((info.expected_false_positive_rate, info.highest_false_positive_rate), (0.09375, 0.5));
+        assert_eq!(info.store_time, None);
+        let within = store.description.retention.unwrap().forget_within;
+        let later = Version { epoch: FIRST_EPOCH + 6, ..Version::first([0; 16], 0) };
+        let info = StoreInfo::of(&store, &later, 0);
+        assert_eq!((info.store_time, info.bits_per_key), (Some((FIRST_EPOCH + 6) * within), None));
+    }
+
+    #[test]
+    fn a_store_described_as_one_filter_has_the_sums_of_its_files_and_what_is_pending() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().capacity(1000).counting();
+        let store = Store::create(dir.path().join("s"), 2, &options).unwrap();
+        let keys: Vec<[u8; 8]> = (0..500_u64).map(u64::to_le_bytes).collect();
+        let insert = |keys: &[[u8; 8]]| {
+            let mut update = store.update().unwrap();
+            update.insert_batch(keys).unwrap().complete().unwrap();
+            update.commit("insert", None).unwrap();
+        };
+        insert(&keys);
+        insert(&keys);
+        store.compact(true, &|_, _| {}).unwrap();
+        let mut update = store.update().unwrap();
+        update.remove_batch(&keys[..100]).unwrap();
+        update.commit("remove", None).unwrap();
+        store.compact(true, &|_, _| {}).unwrap();
+        insert(&keys[..7]);
+        let reader = store.read().unwrap();
+        let files: Vec<Info> =
+            [0, 1].map(|shard| reader.file_of(shard).unwrap().unwrap().info().unwrap()).to_vec();
+        let sum = |of: fn(&Info) -> u64| files.iter().map(of).sum::<u64>();
+        let info = reader.filter_info().unwrap();
+        assert_eq!(info.entries, sum(|info| info.entries) + 7);
+        assert_eq!(info.inserted, sum(|info| info.inserted) + 7);
+        assert_eq!((info.removed, info.copies), (sum(|info| info.removed), sum(|info| info.copies)));
+        assert!(info.removed > 0 && info.digits > 0 && info.inserted > 500);
+        assert_eq!((info.digits, info.slots), (sum(|info| info.digits), sum(|info| info.slots)));
+        let tails =
+            files[0].entries_by_tail.iter().zip(&files[1].entries_by_tail).map(|(one, other)| one + other);
+        assert!(info.entries_by_tail.iter().copied().eq(tails));
+        let load = (sum(|info| info.entries) + info.digits) as f64 / info.slots as f64;
+        assert_eq!(info.load, load);
+    }
+}

@@ -169,3 +169,31 @@ fn fill(
     }
     Ok(writer.seal()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{HashKind, Options};
+
+    /// A record says how many epochs after that of its run its key expires: it has no number for one that has expired.
+    #[test]
+    fn a_run_of_a_forgetting_store_leaves_out_what_has_expired() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().capacity(1000).forget_after(Duration::from_secs(3600));
+        let store = Store::create(dir.path().join("s"), 1, &options).unwrap();
+        let hasher = crate::cuckoo::KeyHasher::new(HashKind::Xxh3, 1);
+        let key = |number: u64| RecordKey::of(hasher.hash(&number.to_le_bytes()).unwrap());
+        let epoch = 1000;
+        let mut keys: Vec<_> = (0..5).map(|number| (key(number), epoch + number as i64 - 2)).collect();
+        keys.sort_unstable();
+        let living: Vec<_> = keys.iter().filter(|(_, expiry)| *expiry > epoch).copied().collect();
+        let run = store.write_run((1, epoch as u64), None, 5, keys.into_iter().map(Ok)).unwrap().unwrap();
+        assert_eq!((run.entries(), living.len()), (2, 2));
+        let opened = Run::open(&store.path().join(run.file()), &store.options.disk).unwrap();
+        opened.verify().unwrap();
+        let records = opened.all().map(|record| record.map(|record| (record.key, record.value)));
+        assert_eq!(records.collect::<Result<Vec<_>>>().unwrap(), living);
+    }
+}
