@@ -7,12 +7,13 @@
 //! 4. Runs of more tasks than a process may open files become one run.
 
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use gowk::store::{Change, Committed, Error, Sealed, Store, Vacuum};
-use gowk::{Batches, Lookup};
+use gowk::store::{Change, Committed, Error, Sealed, Store, Update, Vacuum};
+use gowk::{Batches, Growth, Lookup};
 
-use crate::{keys, options, store};
+use crate::{bytes_of, files_of, keys, options, put, store};
 
 fn sealed(store: &Store, range: std::ops::Range<u64>, rewrites: bool) -> Vec<Sealed> {
     let update = store.update().unwrap();
@@ -147,4 +148,139 @@ fn the_runs_of_many_tasks_become_one() {
     let records: Vec<u64> = newest.runs.iter().map(|run| run.records).collect();
     assert_eq!(records, [3 * TASKS]);
     holds(&store, 3 * TASKS);
+}
+
+/// Commits so many keys more, in updates that do not rewrite the shard.
+fn pending(store: &Store, counts: &[u64]) {
+    let mut first = 0;
+    for count in counts {
+        insert(store, first..first + count);
+        first += count;
+    }
+}
+
+/// From 8192 records on, a shard that could not be folded before is not tried again by each commit: it may be full.
+#[test]
+fn a_shard_is_due_when_enough_is_pending_and_one_that_may_be_full_no_more_after_that() {
+    let large = || options().capacity(100_000);
+    let may_refuse =
+        [large().growth(Growth::Never), large().max_file_size(1 << 30), large().max_false_positive_rate(0.5)];
+    for (refuses, options) in
+        std::iter::once((false, large())).chain(may_refuse.map(|options| (true, options)))
+    {
+        for (counts, due, is_tried) in
+            [(&[4000][..], false, false), (&[4096, 4096], true, true), (&[5000, 5000], true, !refuses)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let store = store(&dir, 1, &options).folding(false);
+            pending(&store, counts);
+            let newest = store.newest().unwrap();
+            let none: &[u32] = &[];
+            assert_eq!(store.to_fold(&newest, false).unwrap(), if is_tried { &[0] } else { none });
+            assert_eq!(store.to_fold(&newest, true).unwrap(), [0]);
+            let told = store.compact(false, &|_, _| {}).unwrap();
+            assert_eq!((told.folded, told.full), (u64::from(due), 0), "{counts:?}");
+            holds(&store, counts.iter().sum());
+        }
+    }
+}
+
+#[test]
+fn only_the_shards_are_due_of_which_enough_is_pending() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2, &options().capacity(100_000)).folding(false);
+    let of_shard = |shard, count| {
+        let is_own = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap()) == shard;
+        keys(0..40_000).into_iter().filter(is_own).take(count).collect::<Vec<_>>()
+    };
+    for part in of_shard(1, 10_000).chunks(5000) {
+        let mut update = store.update().unwrap();
+        update.insert_batch(part).unwrap().complete().unwrap();
+        update.insert_batch(&of_shard(0, 100)).unwrap().complete().unwrap();
+        update.commit("insert", None).unwrap();
+    }
+    let newest = store.newest().unwrap();
+    assert_eq!(store.to_fold(&newest, false).unwrap(), [1]);
+    assert_eq!(store.to_fold(&newest, true).unwrap(), [0, 1]);
+}
+
+#[test]
+fn a_shard_without_room_stays_pending_and_a_damaged_one_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = store(&dir, 1, &options().growth(Growth::Never)).folding(false);
+    pending(&full, &[8000, 8000]);
+    let newest = full.newest().unwrap();
+    assert!(full.fold_shard(&newest, 0, None).unwrap().is_none());
+    let told = full.compact(true, &|_, _| {}).unwrap();
+    assert_eq!((told.version, told.folded, told.full), (None, 0, 1));
+
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 1, &options()).folding(false);
+    insert(&store, 0..100);
+    store.compact(true, &|_, _| {}).unwrap();
+    insert(&store, 100..200);
+    let newest = store.newest().unwrap();
+    let path = store.file_path(0, &newest.shards[&0]);
+    let mut bytes = bytes_of(&path);
+    let data = bytes.len() - 65536;
+    bytes[data..].iter_mut().for_each(|byte| *byte ^= 1);
+    put(&path, &bytes);
+    assert!(store.fold_shard(&newest, 0, None).is_err());
+    assert!(store.compact(true, &|_, _| {}).is_err());
+    assert_eq!(store.newest().unwrap().number, newest.number);
+}
+
+/// Its name says on which base it can be committed, so that no vacuum removes it before.
+#[test]
+fn the_runs_of_several_tasks_become_one_with_the_base_in_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 1, &options());
+    (0..4).for_each(|step| insert(&store, 10 * step..10 * step + 10));
+    let base = store.newest().unwrap().number;
+    let parts = [sealed(&store, 100..110, false), sealed(&store, 110..120, false)].concat();
+    let Committed::New(version) = store.commit(&change(base, parts)).unwrap() else { panic!("not new") };
+    let run = version.runs.last().unwrap();
+    assert!(run.file_name().starts_with(&format!("{base:012}-")), "{}", run.file_name());
+}
+
+/// A program that reads the file alone would not find what is pending.
+#[test]
+fn a_filter_of_a_shard_is_given_out_once_nothing_is_pending_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 1, &options());
+    assert!(store.read().unwrap().shard(0).unwrap().is_none());
+    insert(&store, 0..1);
+    let outcome = store.read().unwrap().shard(0).map(|filter| filter.is_some());
+    assert!(matches!(outcome, Err(Error::Pending { shard: 0, .. })), "{outcome:?}");
+    store.compact(true, &|_, _| {}).unwrap();
+    let reader = store.read().unwrap();
+    assert!(reader.shard(0).unwrap().unwrap().contains(&keys(0..1)[0]).unwrap());
+}
+
+#[test]
+fn progress_of_sealing_ends_with_all_files_and_a_commit_that_cannot_be_seals_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2, &options());
+    let told = |update: Update| {
+        let told = Mutex::new(Vec::new());
+        update.seal_with(&|done, all| told.lock().unwrap().push((done, all))).unwrap();
+        told.into_inner().unwrap()
+    };
+    let of_shard = |shard, count| {
+        let is_own = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap()) == shard;
+        keys(0..40_000).into_iter().filter(is_own).take(count).collect::<Vec<_>>()
+    };
+    let mut update = store.update().unwrap();
+    update.insert_batch(&of_shard(0, 9000)).unwrap().complete().unwrap();
+    update.insert_batch(&of_shard(1, 10)).unwrap().complete().unwrap();
+    assert_eq!(told(update), [(1, 2), (2, 2)]);
+    let mut update = store.update().unwrap().rewriting();
+    update.insert_batch(&of_shard(0, 10)).unwrap().complete().unwrap();
+    assert_eq!(told(update), [(1, 1)]);
+    let before = files_of(&store);
+    let mut update = store.update().unwrap();
+    update.insert_batch(&keys(0..10)).unwrap().complete().unwrap();
+    let outcome = update.commit(&"o".repeat(300), None);
+    assert!(matches!(outcome, Err(Error::Invalid { field: "operation", .. })), "{outcome:?}");
+    assert_eq!(files_of(&store), before);
 }
