@@ -507,3 +507,67 @@ fn a_batch_that_is_divided_is_judged_by_one_time() {
     assert_eq!(time(&set).unwrap(), None);
     assert!(!set.read().unwrap().at_time(now).contains("a").unwrap());
 }
+
+/// Each key of a batch has the expiry of its own time, by every way into a store; what is pending is found by the next
+/// update; and the store comes to the time of the latest key.
+#[test]
+fn keys_of_one_batch_expire_each_at_its_own_time_and_are_known_until_then() {
+    for (refresh, rewrites) in [(false, false), (true, false), (false, true), (true, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(&dir, 1, &options(refresh));
+        let begin = |store: &Store| {
+            let update = store.update().unwrap();
+            if rewrites { update.rewriting() } else { update }
+        };
+        let all = keys(0..4);
+        let days = |days: [u64; 4]| days.map(|day| on(FIRST + day));
+        let told = |update: &mut Update, times: [SystemTime; 4]| {
+            let mut told = Vec::new();
+            let refused = update.insert_each_at(&all, &times, |at, seen| told.push((at, seen))).unwrap();
+            assert_eq!(refused.len(), 0);
+            told.into_iter().filter(|(_, seen)| *seen == Seen::New).map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        let mut update = begin(&store);
+        let mut new = told(&mut update, days([0, 2, 4, 6]));
+        new.sort_unstable();
+        assert_eq!(new, [0, 1, 2, 3]);
+        // The same again, two days later each; and earlier times, which make nothing expire before.
+        let none: &[usize] = &[];
+        assert_eq!(told(&mut update, days([2, 4, 6, 8])), none);
+        assert_eq!(told(&mut update, days([0, 2, 4, 6])), none);
+        update.commit("insert", None).unwrap();
+        let later = if refresh { 2 } else { 0 };
+        let mut again = begin(&store);
+        assert_eq!(told(&mut again, days([2, 4, 6, 8])), none, "{refresh} {rewrites}");
+        let reader = store.read().unwrap();
+        assert_eq!(reader.info().store_time, Some((FIRST + 8) / EPOCH * EPOCH * DAY * 1000));
+        assert_eq!(reader.filter_info().unwrap().time, reader.info().store_time);
+        for (at, key) in (0..).zip(&all) {
+            let last = expiry(FIRST + 2 * at + later);
+            let found = |epoch: u64| {
+                let time = UNIX_EPOCH + Duration::from_secs(epoch * EPOCH * DAY);
+                reader.at_time(time).contains(key).unwrap()
+            };
+            assert_eq!((found(last - 1), found(last)), (true, false), "{at} {refresh} {rewrites}");
+        }
+        // In the epoch in which it expires, a key is new again.
+        let day = FIRST + later + AFTER + 2;
+        let mut last = begin(&store);
+        let seen = [0, 3].map(|key| last.insert_at(all[key], on(day)).unwrap());
+        assert_eq!(seen, [Seen::New, Seen::Known], "{refresh} {rewrites}");
+        last.commit("insert", None).unwrap();
+        assert!(store.read().unwrap().contains(all[0]).unwrap());
+    }
+}
+
+#[test]
+fn a_compaction_tells_the_version_with_which_a_store_came_to_its_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Arc::new(AtomicU64::new(FIRST));
+    let store = store(&dir, 1, &options(false).with_clock(by(&day)));
+    crate::update(&store, &keys(0..10)).commit("insert", None).unwrap();
+    let newest = store.newest().unwrap().number;
+    day.store(FIRST + 4, Ordering::Relaxed);
+    assert_eq!(store.compact(false, &quiet).unwrap().version, Some(newest + 1));
+    assert_eq!(store.compact(false, &quiet).unwrap().version, None);
+}
