@@ -182,3 +182,22 @@ fn where_links_are_refused_the_error_names_them_and_not_the_permissions() {
     let error = Store::create(dir.path().join("forbidden"), 2, &options).unwrap_err();
     assert!(matches!(error, Error::Filter(gowk::Error::Io { .. })), "{error}");
 }
+
+/// No shard is ever created anew, and each file has its part of the filter's limit.
+#[test]
+fn a_store_made_of_a_filter_with_a_limit_has_none_and_is_unfinished_without_its_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f.gowk");
+    let mut writer = Options::new().capacity(1_000_000).max_file_size(1 << 30).create(&path).unwrap();
+    writer.insert(1_u64.to_le_bytes()).unwrap();
+    writer.commit().unwrap();
+    writer.close().unwrap();
+    let filter = Reader::open(&path).unwrap();
+    let place = crate::place(&dir);
+    let create = || Store::create_from(&place, 2, &filter, &Options::new(), &mut quiet);
+    let store = create().unwrap();
+    assert_eq!((store.description().max_file_size, store.description().divided), (None, true));
+    assert!(matches!(create(), Err(Error::Exists { .. })));
+    crate::remove(&store.path().join("versions/000000000002.toml"));
+    assert!(matches!(Store::open(&place), Err(Error::Unfinished { .. })));
+}

@@ -311,3 +311,34 @@ fn stores_keep_to_what_they_were_created_for() {
     assert_eq!(scratch.read_dir().unwrap().count(), 0);
     assert!(!files_of(&own).iter().any(|file| file.starts_with("incoming")));
 }
+
+/// If an update took "present" for an answer, its keys would not be stored.
+#[test]
+fn an_update_takes_damage_for_an_error_whatever_readers_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = store(dir.path(), "s", &options());
+    let newest = made.newest().unwrap();
+    for (shard, file) in &newest.shards {
+        let path = made.file_path(*shard, file);
+        let mut bytes = bytes_of(&path);
+        let data = bytes.len() - 65536;
+        bytes[data..].iter_mut().for_each(|byte| *byte ^= 1);
+        put(&path, &bytes);
+    }
+    let store = Store::open_with(made.path(), &Options::new().on_damage(gowk::OnDamage::Present)).unwrap();
+    assert!(store.read().unwrap().contains_batch(&keys(500..600)).unwrap().contains(&true));
+    let mut update = store.update().unwrap();
+    assert!(update.insert_batch(&keys(500..600)).is_err());
+}
+
+#[test]
+fn a_store_tells_where_it_lies_and_an_error_which_path_it_is_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("none");
+    let error = Store::open(&missing).unwrap_err();
+    assert_eq!(error.path(), Some(&*missing));
+    let is_address = ["s3://bucket/prefix", "s3://", "s3", "/s3:/x", "bucket/s3://x"].map(Store::is_address);
+    assert_eq!(is_address, [true, true, false, false, false]);
+    let store = store(dir.path(), "s", &options());
+    assert_eq!(store.requests().is_some(), crate::is_in_a_bucket());
+}

@@ -319,3 +319,31 @@ fn every_version_holds_what_its_commits_brought_and_did_not_take() {
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
     is_tidy(&store).unwrap();
 }
+
+/// More removals than a shard keeps as records: it is rewritten, and each takes one copy. Where removals are pending,
+/// batches of lookups find what single ones do.
+#[test]
+fn many_removals_in_one_batch_take_one_copy_each_and_pending_ones_count_in_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = crate::store(&dir, 1, &crate::options().capacity(20_000).counting());
+    let all = crate::keys(0..9000);
+    let insert = |keys: &[crate::Key]| {
+        crate::update(&store, keys).commit("insert", None).unwrap();
+    };
+    insert(&all);
+    insert(&all);
+    let remove = |keys: &[crate::Key]| {
+        let mut update = store.update().unwrap();
+        assert!(update.remove_batch(keys).unwrap().iter().all(|removed| *removed));
+        update.commit("remove", None).unwrap();
+        store.read().unwrap()
+    };
+    let reader = remove(&all);
+    for key in &all {
+        assert_eq!(reader.count(key).unwrap(), 1);
+    }
+    let reader = remove(&all[..10]);
+    assert!(!reader.version().runs.is_empty());
+    let found = reader.contains_batch(&all).unwrap();
+    assert!(found.iter().enumerate().all(|(at, found)| *found == (at >= 10)));
+}

@@ -149,3 +149,17 @@ fn an_update_that_was_given_up_or_committed_before_moves_nowhere() {
     let error = mine.commit_rebased("insert", None, &quiet).unwrap_err();
     assert!(matches!(error, Error::Expired { base: 1, .. }), "{error:?}");
 }
+
+#[test]
+fn an_update_of_the_oldest_version_that_a_vacuum_has_left_can_move() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 2, &options());
+    insert(&store, &keys(0..10));
+    store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    let newest = store.newest().unwrap();
+    assert_eq!(newest.fence, newest.number);
+    let mut mine = update(&store, &keys(10..20));
+    insert(&store, &keys(15..30));
+    let again = mine.rebase().unwrap();
+    assert_eq!((again.base(), again.known()), (newest.number + 1, 5));
+}
