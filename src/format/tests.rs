@@ -15,9 +15,9 @@ use super::superblock::RawSuperblock;
 use super::*;
 use crate::cuckoo::forgetting::most_epochs;
 use crate::cuckoo::{
-    AnyWidth, BUCKETS_PER_REGION, Bucket, Counts, EpochClock, FIRST_EPOCH, Forgetting, HashKind, KeyHasher,
-    Kind, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place, RegionId, Shard, Slot, SlotsPerBucket, TAIL_LENGTHS,
-    Width, with_any_width, with_width,
+    AnyWidth, BUCKETS_PER_REGION, Bucket, Counts, EpochClock, FIRST_EPOCH, Forgetting, Four, HashKind,
+    KeyHasher, KeyRules, Kind, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place, RegionId, Shard, Slot,
+    SlotsPerBucket, TAIL_LENGTHS, Width, with_any_width, with_width,
 };
 use crate::error::{Error, Result};
 use crate::file::LiveCopy;
@@ -1418,4 +1418,53 @@ fn fifty_million_keys_take_the_bytes_that_the_table_promises() {
         let actual = bytes as f64 / 50e6;
         assert!((actual / expected - 1.0).abs() < 0.005, "{slots:?}: {actual}");
     }
+}
+
+#[test]
+fn what_is_removed_from_metadata_is_returned_once() {
+    let mut metadata = Metadata::default();
+    metadata.set("a", [7, 8]);
+    metadata.set("b", []);
+    assert_eq!(metadata.remove("a"), Some(vec![7, 8]));
+    assert_eq!(metadata.remove("a"), None);
+    assert_eq!(metadata.get("a"), None);
+    assert_eq!(metadata.remove("b"), Some(Vec::new()));
+    assert_eq!(metadata, Metadata::default());
+}
+
+#[test]
+fn rules_for_keys_are_those_that_were_set_and_plain_ones_take_no_entry() {
+    let mut metadata = Metadata::default();
+    metadata.set_key_rules(KeyRules::default());
+    assert_eq!((metadata.encoded_length(), metadata.key_rules()), (0, Some(KeyRules::default())));
+    let rules = KeyRules { trim: true, ..KeyRules::default() };
+    metadata.set_key_rules(rules);
+    assert_eq!(metadata.key_rules(), Some(rules));
+}
+
+/// Repair quarantines a page with anything else on it.
+#[test]
+fn a_page_is_sound_if_each_of_its_buckets_is_one_that_its_kind_stores() {
+    let sound = |kind, words: &[u64]| {
+        let mut page = [0; BUCKETS_PER_PAGE as usize];
+        page[..words.len()].copy_from_slice(words);
+        page::tally::<Four>(&page, kind, &mut Counts::default())
+    };
+    let digit = Slot::<Four>::new(0x7400);
+    assert_eq!(digit.digit(), Some(29));
+    let counted = Bucket::new(0).with(0, Slot::<Four>::fresh(12_345, 6_789)).with(1, digit).0;
+    let alone = Bucket::new(0).with(1, digit).0;
+    assert!(sound(Kind::Set, &[]) && sound(Kind::Counting, &[]));
+    assert!(sound(Kind::Counting, &[counted]));
+    assert!(!sound(Kind::Set, &[counted]) && !sound(Kind::Set, &[counted, 0]));
+    assert!(!sound(Kind::Counting, &[alone, 0]));
+}
+
+#[test]
+fn only_filters_of_the_newest_keys_refuse_what_is_not_for_them() {
+    let mut identity = forgetting_superblock().identity;
+    identity.keeps_no_newest(path(), "joined").unwrap();
+    identity.forgetting = identity.forgetting.map(|rule| Forgetting { clock: EpochClock::Keys, ..rule });
+    assert!(matches!(identity.keeps_no_newest(path(), "joined"), Err(Error::Newest { op: "joined", .. })));
+    superblock().identity.keeps_no_newest(path(), "joined").unwrap();
 }

@@ -168,4 +168,25 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn all_keys_are_new_up_to_the_last_and_none_behind_it() {
+        for keys in [0, 1, 63, 64, 65, 127, 128, 130] {
+            let all = Inserted::all_new(keys);
+            assert_eq!((all.keys(), all.new_keys(), all.mask()), (keys, keys, vec![true; keys]));
+            assert!(!all.is_new(keys));
+        }
+    }
+
+    #[test]
+    fn refused_keys_are_told_with_their_reasons() {
+        let error = || Error::Poisoned { path: "f".into() };
+        let refused = || Inserted::all_new(9).with_refused(vec![(2, error()), (7, error())]);
+        let indices =
+            |refused: &[(usize, Error)]| refused.iter().map(|(index, _)| *index).collect::<Vec<_>>();
+        assert_eq!(indices(refused().refused()), [2, 7]);
+        assert_eq!(indices(&refused().into_refused()), [2, 7]);
+        assert!(refused().complete().is_err());
+        assert_eq!(Inserted::all_new(9).complete().unwrap(), 9);
+    }
 }
