@@ -2,9 +2,10 @@
 //! group has a place.
 //!
 //! A chain of entries (`search.rs`) cannot pass a bucket whose lanes all belong to groups, and a chain of groups needs a
-//! group of as many lanes in each bucket that it passes. Here a group is put into a bucket first, and the groups that must
-//! leave for it are put into their other buckets in the same way. Every minimal set of leaving groups is tried, the fewest lanes first. A group that was put somewhere stays
-//! there, so each attempt ends. Attempts go deeper and deeper, so that one that moves few groups is found first.
+//! group of as many lanes in each bucket that it passes. Here a group is put into a bucket first, and the groups that
+//! must leave for it are put into their other buckets in the same way. Every minimal set of leaving groups is tried, the
+//! fewest lanes first. A group that was put somewhere stays there, so each attempt ends. Attempts go deeper and deeper,
+//! so that one that moves few groups is found first.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
 use super::group::{Group, Groups, MOST};
@@ -16,7 +17,6 @@ pub(super) const DEPTH: u32 = 12;
 /// The entries that the search for each chain may examine, out of those for the whole displacement. A chain that is
 /// found at all is nearly always short.
 const CHAIN: u32 = 24;
-
 /// The groups that the search for a chain of groups may examine.
 const CHAIN_OF_GROUPS: u32 = 1000;
 
@@ -29,8 +29,8 @@ pub(super) const fn effort(max_kicks: u32) -> u32 {
 }
 
 /// Puts a group into one of the buckets `ids`, both of its pair or one of them, by a chain of groups, or by displacement.
-/// The buckets `given` are stored first,
-/// if it succeeds. Each entry examined takes one of `kicks`. If there is no room, or a load fails, nothing is stored.
+/// The buckets `given` are stored first, if it succeeds. Each entry examined takes one of `kicks`. If there is no room, or
+/// a load fails, nothing is stored.
 #[cold]
 pub(super) fn displace<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,

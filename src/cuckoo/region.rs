@@ -226,6 +226,7 @@ fn count_in<W: Width, E>(
     fingerprint: Slot<W>,
     digits: u32,
 ) -> Option<Inserted<W>> {
+    // Taking a bucket apart into groups costs far more than these looks at its lanes, which nearly always decide.
     let has_room = if digits == 0 { bucket.digit_lanes() } else { bucket.empty_lanes() }.any();
     if !has_room || !bucket.matches(fingerprint).any() {
         return None;
@@ -331,6 +332,7 @@ fn merge<W: Width, E>(
     bucket: Bucket<W>,
     fingerprint: Slot<W>,
 ) -> Option<Inserted<W>> {
+    // A bucket is taken apart only if several of its lanes match. One that matches may be universal, and is no group.
     if bucket.matches(fingerprint).count() < 2 {
         return None;
     }

@@ -104,9 +104,7 @@ impl Search {
     ) -> Result<bool, B::Error> {
         let mut reached = Vec::new();
         let found = self.find_place(buckets, ids, group, kicks, &mut reached);
-        for step in &reached {
-            self.visited[usize::from(step.id.0) / 64] = 0;
-        }
+        forget(&mut self.visited, reached.iter().map(|step| step.id));
         let Some(mut bucket) = found? else { return Ok(false) };
         let mut step = reached.last();
         while let Some(Reached { id, parent, left, .. }) = step {
@@ -116,7 +114,8 @@ impl Search {
         Ok(true)
     }
 
-    /// Searches until the bucket reached last has room for the group that comes to it, and returns that bucket with the group.
+    /// Searches until the bucket reached last has room for the group that comes to it, and returns that bucket with the
+    /// group.
     fn find_place<W: Width, B: Buckets<W>>(
         &mut self,
         buckets: &mut B,
@@ -161,9 +160,7 @@ impl Search {
     }
 
     fn clear(&mut self) {
-        for step in self.steps.drain(..) {
-            self.visited[usize::from(step.id.0) / 64] = 0;
-        }
+        forget(&mut self.visited, self.steps.drain(..).map(|step| step.id));
     }
 
     /// Frees a lane in one of `roots` by one chain, and returns that bucket with the lane free, which the caller must
@@ -248,6 +245,11 @@ impl Search {
         }
         (step.id, bucket)
     }
+}
+
+/// Clears the bits of all buckets that a search visited.
+fn forget(visited: &mut [u64], all: impl Iterator<Item = BucketId>) {
+    all.for_each(|id| visited[usize::from(id.0) / 64] = 0);
 }
 
 /// A bucket without the group of `entry`, and the group's other bucket with it; `None` if that has no room.

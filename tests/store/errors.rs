@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gowk::store::{Error, Result, Store};
 use gowk::{Batches, Growth, HashKind, KeyHash, Kind, Lookup, Options};
 
-use crate::{bytes_of, files_of, place_in, put, remove};
+use crate::{bytes_of, files_of, place_in, put, remove, with_damaged_region};
 
 fn options() -> Options {
     Options::new().capacity(1000).seed(5).false_positive_rate(1e-8)
@@ -92,12 +92,7 @@ fn the_file_of_a_shard_must_be_the_one_that_the_version_names() {
     spoilt(&["missing", "version 3"], &remove);
     spoilt(&["bytes long"], &|path| put(path, &good[..good.len() - 4096]));
     spoilt(&["not a gowk filter"], &|path| put(path, b""));
-    spoilt(&["damaged"], &|path| {
-        let mut bytes = good.clone();
-        let data = bytes.len() - 65536;
-        bytes[data..].iter_mut().for_each(|byte| *byte ^= 1);
-        put(path, &bytes);
-    });
+    spoilt(&["damaged"], &|path| put(path, &with_damaged_region(&good)));
 }
 
 #[test]
@@ -320,10 +315,7 @@ fn an_update_takes_damage_for_an_error_whatever_readers_answer() {
     let newest = made.newest().unwrap();
     for (shard, file) in &newest.shards {
         let path = made.file_path(*shard, file);
-        let mut bytes = bytes_of(&path);
-        let data = bytes.len() - 65536;
-        bytes[data..].iter_mut().for_each(|byte| *byte ^= 1);
-        put(&path, &bytes);
+        put(&path, &with_damaged_region(&bytes_of(&path)));
     }
     let store = Store::open_with(made.path(), &Options::new().on_damage(gowk::OnDamage::Present)).unwrap();
     assert!(store.read().unwrap().contains_batch(&keys(500..600)).unwrap().contains(&true));

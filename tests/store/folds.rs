@@ -13,7 +13,7 @@ use std::time::Duration;
 use gowk::store::{Change, Committed, Error, Sealed, Store, Update, Vacuum};
 use gowk::{Batches, Growth, Lookup};
 
-use crate::{bytes_of, files_of, keys, options, put, store};
+use crate::{Key, bytes_of, files_of, keys, options, put, store, with_damaged_region};
 
 fn sealed(store: &Store, range: std::ops::Range<u64>, rewrites: bool) -> Vec<Sealed> {
     let update = store.update().unwrap();
@@ -159,6 +159,12 @@ fn pending(store: &Store, counts: &[u64]) {
     }
 }
 
+/// So many keys of one shard.
+fn of_shard(store: &Store, shard: u32, count: usize) -> Vec<Key> {
+    let is_own = |key: &Key| store.description().shard_of(store.hash(key).unwrap()) == shard;
+    keys(0..40_000).into_iter().filter(is_own).take(count).collect()
+}
+
 /// From 8192 records on, a shard that could not be folded before is not tried again by each commit: it may be full.
 #[test]
 fn a_shard_is_due_when_enough_is_pending_and_one_that_may_be_full_no_more_after_that() {
@@ -189,10 +195,7 @@ fn a_shard_is_due_when_enough_is_pending_and_one_that_may_be_full_no_more_after_
 fn only_the_shards_are_due_of_which_enough_is_pending() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir, 2, &options().capacity(100_000)).folding(false);
-    let of_shard = |shard, count| {
-        let is_own = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap()) == shard;
-        keys(0..40_000).into_iter().filter(is_own).take(count).collect::<Vec<_>>()
-    };
+    let of_shard = |shard, count| of_shard(&store, shard, count);
     for part in of_shard(1, 10_000).chunks(5000) {
         let mut update = store.update().unwrap();
         update.insert_batch(part).unwrap().complete().unwrap();
@@ -221,10 +224,7 @@ fn a_shard_without_room_stays_pending_and_a_damaged_one_is_an_error() {
     insert(&store, 100..200);
     let newest = store.newest().unwrap();
     let path = store.file_path(0, &newest.shards[&0]);
-    let mut bytes = bytes_of(&path);
-    let data = bytes.len() - 65536;
-    bytes[data..].iter_mut().for_each(|byte| *byte ^= 1);
-    put(&path, &bytes);
+    put(&path, &with_damaged_region(&bytes_of(&path)));
     assert!(store.fold_shard(&newest, 0, None).is_err());
     assert!(store.compact(true, &|_, _| {}).is_err());
     assert_eq!(store.newest().unwrap().number, newest.number);
@@ -266,10 +266,7 @@ fn progress_of_sealing_ends_with_all_files_and_a_commit_that_cannot_be_seals_non
         update.seal_with(&|done, all| told.lock().unwrap().push((done, all))).unwrap();
         told.into_inner().unwrap()
     };
-    let of_shard = |shard, count| {
-        let is_own = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap()) == shard;
-        keys(0..40_000).into_iter().filter(is_own).take(count).collect::<Vec<_>>()
-    };
+    let of_shard = |shard, count| of_shard(&store, shard, count);
     let mut update = store.update().unwrap();
     update.insert_batch(&of_shard(0, 9000)).unwrap().complete().unwrap();
     update.insert_batch(&of_shard(1, 10)).unwrap().complete().unwrap();

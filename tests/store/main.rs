@@ -125,6 +125,12 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     object(path).map_or_else(|| std::fs::read(path).unwrap(), |address| asked_of_server("GET", address, b""))
 }
 
+/// A filter's bytes, of which each in its last region is another.
+fn with_damaged_region(filter: &[u8]) -> Vec<u8> {
+    let region = filter.len() - 65536;
+    filter.iter().enumerate().map(|(at, byte)| byte ^ u8::from(at >= region)).collect()
+}
+
 /// Removes a file of a store that others may have changed, and what the cache has of it.
 fn remove(path: &Path) {
     let Some(address) = object(path) else { return std::fs::remove_file(path).unwrap() };
