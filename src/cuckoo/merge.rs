@@ -12,7 +12,7 @@ use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
 use super::kind::Kind;
 use super::search::Search;
-use super::sharing::share;
+use super::sharing::{Union, share};
 use super::widths::Width;
 
 /// All buckets of a region, in memory.
@@ -239,7 +239,8 @@ fn share_entry<W: Width>(
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
         (id, bucket)
     });
-    let Ok(shared) = share(&mut AnyBuckets(buckets), both, group, None, &mut effort(max_kicks), search);
+    let Ok(shared) =
+        share(&mut AnyBuckets(buckets), both, (group, None), Union::Counted, &mut effort(max_kicks), search);
     shared.is_some()
 }
 

@@ -7,7 +7,7 @@ use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Sl
 use super::displacement::{displace, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
-use super::sharing::{Shared, share};
+use super::sharing::{Shared, Union, share};
 use super::widths::Width;
 
 /// The outcome of an insert.
@@ -286,13 +286,19 @@ fn insert_among_groups<W: Width, E>(
     if let Some(merged) = merge_both(buckets, both, fingerprint, kicks, search)? {
         return Ok(merged);
     }
-    if let Some((own, place)) = own_with_copy(both, fingerprint)
-        && let Some(Shared { before, after }) =
-            share(buckets, both, own, place, &mut effort(max_kicks), search)?
-    {
-        return Ok(Inserted::Merged { before, after });
+    let own = own_with_copy(both, fingerprint);
+    let mut share = |buckets: &mut _, wanted| -> Result<Option<Inserted<W>>, E> {
+        let Some(own) = own else { return Ok(None) };
+        let shared = share(buckets, both, own, wanted, &mut effort(max_kicks), search)?;
+        Ok(shared.map(|Shared { before, after }| Inserted::Merged { before, after }))
+    };
+    if let Some(shared) = share(buckets, Union::Counted)? {
+        return Ok(shared);
     }
-    Ok(saturate(buckets, both, fingerprint).unwrap_or(Inserted::NoPath))
+    if let Some(saturated) = saturate(buckets, both, fingerprint) {
+        return Ok(saturated);
+    }
+    Ok(share(buckets, Union::Saturated)?.unwrap_or(Inserted::NoPath))
 }
 
 /// The key's group with the copy to be inserted, and its bucket and index; of several groups, the one with the longest

@@ -32,18 +32,27 @@ struct Candidate<W> {
     with_own: bool,
 }
 
+/// What two groups become.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Union {
+    /// A group that counts the copies of both.
+    Counted,
+    /// Where both have one entry and more copies than a group counts: a saturated group.
+    Saturated,
+}
+
 /// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two others of which one is
 /// in the way. `own` counts the copy to be inserted; `place` is where it is stored without that copy, if it is stored.
 pub(super) fn share<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
-    own: Group<W>,
-    place: Option<Stored>,
+    (own, place): (Group<W>, Option<Stored>),
+    wanted: Union,
     kicks: &mut u32,
     search: &mut Search,
 ) -> Result<Option<Shared<W>>, E> {
     let ids = both.map(|(id, _)| id);
-    for candidate in candidates(buckets, both, own, place)? {
+    for candidate in candidates(buckets, both, (own, place), wanted)? {
         let leaving = || candidate.stored.iter().copied().chain(place.filter(|_| !candidate.with_own));
         let mut staged = Staged { buckets: &mut *buckets, stored: Vec::new() };
         let (mut before, mut given) = ([Bucket::new(0); 3], Vec::new());
@@ -89,8 +98,8 @@ fn distinct(mut ids: Vec<BucketId>) -> Vec<BucketId> {
 fn candidates<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
-    own: Group<W>,
-    place: Option<Stored>,
+    (own, place): (Group<W>, Option<Stored>),
+    wanted: Union,
 ) -> Result<Vec<Candidate<W>>, E> {
     let mut near = both.to_vec();
     for (id, bucket) in both {
@@ -110,7 +119,7 @@ fn candidates<W: Width, E>(
             }
             // Two entries of one tag in one of the key's buckets have the same pair of buckets.
             if number < both.len()
-                && let Some(union) = shared(own, group)
+                && let Some(union) = shared(own, group, wanted)
             {
                 let stored = place.into_iter().chain([at]).collect();
                 found.push(Candidate { stored, union, with_own: true });
@@ -125,7 +134,7 @@ fn candidates<W: Width, E>(
                     };
                     if at != other
                         && place != Some(other)
-                        && let Some(union) = shared(group, mate)
+                        && let Some(union) = shared(group, mate, wanted)
                         && !listed()
                     {
                         found.push(Candidate { stored: vec![at, other], union, with_own: false });
@@ -140,10 +149,14 @@ fn candidates<W: Width, E>(
 }
 
 /// The group that two become, if they have one tag and a common beginning of their tails, and take fewer lanes as one.
-/// `None` if the group would be saturated; a saturated group stays as it is.
-fn shared<W: Width>(a: Group<W>, b: Group<W>) -> Option<Group<W>> {
-    let copies = a.copies.checked_add(b.copies).filter(|copies| *copies < W::MOST_COPIES)?;
-    let entry = a.entry.common(b.entry)?;
+/// It is saturated only if that is wanted.
+fn shared<W: Width>(a: Group<W>, b: Group<W>, wanted: Union) -> Option<Group<W>> {
+    let copies = a.copies.saturating_add(b.copies).min(W::MOST_COPIES);
+    let entry = match wanted {
+        Union::Counted if copies < W::MOST_COPIES => a.entry.common(b.entry)?,
+        Union::Saturated if copies == W::MOST_COPIES && a.entry == b.entry => a.entry,
+        _ => return None,
+    };
     let union = Group { entry, copies };
     (union.lanes()? < a.lanes()? + b.lanes()?).then_some(union)
 }
