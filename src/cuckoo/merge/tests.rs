@@ -1,4 +1,5 @@
 use super::*;
+use crate::cuckoo::bucket::BUCKETS_PER_REGION;
 use crate::cuckoo::{Four, Seven};
 
 #[test]
@@ -27,4 +28,136 @@ fn an_entry_covers_another_if_and_only_if_it_matches_all_that_the_other_matches(
     check::<crate::cuckoo::Six>(1);
     check::<crate::cuckoo::Five>(1);
     check::<Four>(29);
+}
+
+/// A counting region, of which only the pair of buckets of one tag is used, and what it answers there.
+struct Pair {
+    words: Vec<u64>,
+    both: [BucketId; 2],
+}
+
+/// The tag of all entries below.
+const TAG: u32 = 5;
+
+/// An entry of the tag with a tail of these bits, the highest first, of the length.
+fn entry(tail: u32, length: u32) -> Slot<Four> {
+    Slot::new(TAG << 10 | ((tail << 1 | 1) << (Four::TAIL_BITS - length)))
+}
+
+impl Pair {
+    /// Puts groups into the first bucket, and what does not fit into the second; `None` if that does not do either.
+    fn of(groups: &[Group<Four>]) -> Option<Self> {
+        let first = BucketId(17);
+        let mut pair =
+            Self { words: vec![0; BUCKETS_PER_REGION as usize], both: [first, entry(0, 9).other(first)] };
+        for group in groups {
+            let fits = |id: &BucketId| Some((*id, pair.groups(*id).and(*group).pack()?));
+            let (id, bucket) = pair.both.iter().find_map(fits)?;
+            pair.words[usize::from(id.0)] = bucket.0;
+        }
+        Some(pair)
+    }
+
+    fn groups(&self, id: BucketId) -> Groups<Four> {
+        Groups::of(Bucket::new(self.words[usize::from(id.0)]))
+    }
+
+    fn copies(&self, query: Slot<Four>) -> Option<u32> {
+        let [first, second] = self.both.map(|id| Bucket::<Four>::new(self.words[usize::from(id.0)]));
+        first.copies_in_either(second, query)
+    }
+
+    /// Adds what the other one holds, and returns how many copies that were.
+    fn add(&mut self, other: &Self) -> Result<u64, NoRoom> {
+        let (mut search, mut stored) = (Search::new(), 0);
+        let taking = Taking { kind: Kind::Counting, now: 0, max_kicks: 2000 };
+        take_region::<Four>(&other.words, &mut self.words, taking, &mut search, &mut stored)?;
+        Ok(stored)
+    }
+}
+
+fn group(entry: Slot<Four>, copies: u32) -> Group<Four> {
+    Group { entry, copies }
+}
+
+/// Whatever two regions hold of one pair of buckets, each query finds in the sum at least the copies of both.
+#[test]
+fn no_copy_is_lost_in_a_sum_of_two_crowded_pairs_of_buckets() {
+    let (mut random, mut sums, mut refused) = (1_u64, 0, 0);
+    let mut below = |limit: u32| {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (random >> 33) as u32 % limit
+    };
+    let of_copies = [1, 1, 1, 2, 3, 32, 33, 993, 994, Four::MOST_COPIES - 1, Four::MOST_COPIES];
+    let mut some = || {
+        let number = below(8);
+        let groups: Vec<_> = (0..number)
+            .map(|_| {
+                let length = 1 + below(9);
+                // Few beginnings, so that many entries cover one another.
+                let tail = (below(4) << 7 | below(2)) >> (9 - length);
+                group(entry(tail, length), of_copies[below(of_copies.len() as u32) as usize])
+            })
+            .collect();
+        Pair::of(&groups)
+    };
+    for _ in 0..4000 {
+        let (Some(from), Some(mut into)) = (some(), some()) else { continue };
+        let queries: Vec<_> = (0..1 << 9).map(|tail| entry(tail, 9)).collect();
+        let before: Vec<_> = queries.iter().map(|query| (from.copies(*query), into.copies(*query))).collect();
+        let Ok(_) = into.add(&from) else {
+            refused += 1;
+            continue;
+        };
+        sums += 1;
+        for (query, before) in queries.iter().zip(before) {
+            let now = into.copies(*query);
+            let enough = match before {
+                (Some(from), Some(into)) => now.is_none_or(|now| now >= from + into),
+                _ => now.is_none(),
+            };
+            assert!(enough, "{query:?}: {before:?}, now {now:?}");
+        }
+    }
+    assert!(sums > 500 && refused > 50, "{sums} sums, {refused} refused");
+}
+
+#[test]
+fn a_sum_finds_room_by_sharing_and_by_saturating() {
+    // Nine and ten lanes are wanted of eight: two of the keys must share an entry.
+    let keys = [0, 1, 2, 3].map(|tail| group(entry(tail, 9), 2));
+    for copies in [1, 2] {
+        let mut into = Pair::of(&keys).unwrap();
+        let last = group(entry(4, 9), copies);
+        assert_eq!(into.add(&Pair::of(&[last]).unwrap()).unwrap(), u64::from(copies));
+        assert!(into.copies(last.entry).is_some_and(|now| now >= copies));
+        assert!(keys.iter().all(|key| into.copies(key.entry).is_some_and(|now| now >= 2)));
+    }
+    // As many copies of one key as both buckets count, and one more.
+    let all = group(entry(0, 9), Four::MOST_COPIES - 1);
+    let mut into = Pair::of(&[all, all]).unwrap();
+    assert_eq!(into.add(&Pair::of(&[group(all.entry, 1)]).unwrap()).unwrap(), 1);
+    assert_eq!(into.copies(all.entry), None);
+    // What is saturated stands for further copies: nothing changes. A longer entry is among its copies.
+    for copies in [1, 5, Four::MOST_COPIES] {
+        let mut into = Pair::of(&[group(entry(1, 1), Four::MOST_COPIES)]).unwrap();
+        let before = into.words.clone();
+        assert_eq!(into.add(&Pair::of(&[group(entry(0x100, 9), copies)]).unwrap()).unwrap(), 0);
+        assert!(into.words == before);
+    }
+}
+
+/// A sum that has no room says so, and does not count what it could not store.
+#[test]
+fn a_sum_without_room_is_refused() {
+    // Entries without copies, in a region that is full of their like: no two share an entry.
+    let mut into = Pair::of(&[]).unwrap();
+    let full = (0..4).fold(Bucket::<Four>::new(0), |bucket, lane| bucket.with(lane, entry(lane, 9)));
+    into.words.fill(full.0);
+    let one = Pair::of(&[group(entry(0x1f0, 9), 1)]).unwrap();
+    assert!(into.add(&one).is_err());
+    // Groups that fill both buckets, and match no other.
+    let filling = [0, 0x100].map(|tail| group(entry(tail, 9), Four::MOST_COPIES - 1));
+    let mut into = Pair::of(&filling).unwrap();
+    assert!(into.add(&Pair::of(&[group(entry(0xff, 9), Four::MOST_COPIES - 1)]).unwrap()).is_err());
 }
