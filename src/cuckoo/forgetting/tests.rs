@@ -266,6 +266,10 @@ fn a_refresh_sets_the_expiry_of_a_full_tail_and_stores_a_fresh_entry_beside_a_sh
     assert_eq!(with(&[short.with_expiry(13)], 10), [short.with_expiry(13), empty, empty, empty]);
     let both = [short.with_expiry(10), fresh.with_expiry(13), empty, empty];
     assert_eq!(with(&[short.with_expiry(10)], 13), both);
+    // Of several, the one with the longest tail is prolonged, wherever it lies.
+    let (short, full) = (short.with_expiry(10), fresh.with_expiry(10));
+    assert_eq!(with(&[short, full], 13), [short, fresh.with_expiry(13), empty, empty]);
+    assert_eq!(with(&[full, short], 13), [fresh.with_expiry(13), short, empty, empty]);
     // Expired entries make room for the fresh one; the live short one stays as it is.
     let expired = Slot::<W>::new(0x1008).with_expiry(8);
     let found = with(&[short.with_expiry(10), expired, expired, expired], 13);
