@@ -67,6 +67,13 @@ impl Pair {
         first.copies_in_either(second, query)
     }
 
+    /// All copies; `None` if a group is saturated, and may stand for more.
+    fn all_copies(&self) -> Option<u32> {
+        let groups = self.both.map(|id| self.groups(id));
+        let mut groups = groups.iter().flat_map(|groups| groups.iter());
+        groups.try_fold(0, |sum, group| (group.copies < Four::MOST_COPIES).then_some(sum + group.copies))
+    }
+
     /// Adds what the other one holds, and returns how many copies that were.
     fn add(&mut self, other: &Self) -> Result<u64, NoRoom> {
         let (mut search, mut stored) = (Search::new(), 0);
@@ -105,11 +112,16 @@ fn no_copy_is_lost_in_a_sum_of_two_crowded_pairs_of_buckets() {
         let (Some(from), Some(mut into)) = (some(), some()) else { continue };
         let queries: Vec<_> = (0..1 << 9).map(|tail| entry(tail, 9)).collect();
         let before: Vec<_> = queries.iter().map(|query| (from.copies(*query), into.copies(*query))).collect();
-        let Ok(_) = into.add(&from) else {
+        let (added, held) = (from.all_copies(), into.all_copies());
+        let Ok(stored) = into.add(&from) else {
             refused += 1;
             continue;
         };
         sums += 1;
+        // What becomes saturated answers for further copies, which are not stored then.
+        if let (Some(added), Some(held), Some(now)) = (added, held, into.all_copies()) {
+            assert_eq!((now, stored), (held + added, u64::from(added)));
+        }
         for (query, before) in queries.iter().zip(before) {
             let now = into.copies(*query);
             let enough = match before {
@@ -120,6 +132,23 @@ fn no_copy_is_lost_in_a_sum_of_two_crowded_pairs_of_buckets() {
         }
     }
     assert!(sums > 500 && refused > 50, "{sums} sums, {refused} refused");
+}
+
+#[test]
+fn copies_of_one_key_are_counted_by_one_group_as_long_as_it_can() {
+    let key = entry(0, 9);
+    let sum = |one, other| {
+        let mut into = Pair::of(&[group(key, one)]).unwrap();
+        assert_eq!(into.add(&Pair::of(&[group(key, other)]).unwrap()).unwrap(), u64::from(other));
+        assert_eq!(into.copies(key), Some(one + other));
+        into.both.map(|id| into.groups(id).iter().len())
+    };
+    assert_eq!(sum(2, 1), [1, 0]);
+    assert_eq!(sum(Four::MOST_COPIES - 3, 2), [1, 0]);
+    // One group of all of them would be saturated.
+    assert_eq!(sum(Four::MOST_COPIES - 2, 2), [1, 1]);
+    // One group would take as many lanes as two: they stay apart.
+    assert_eq!(sum(1, 1), [2, 0]);
 }
 
 #[test]
