@@ -347,3 +347,26 @@ fn many_removals_in_one_batch_take_one_copy_each_and_pending_ones_count_in_batch
     let found = reader.contains_batch(&all).unwrap();
     assert!(found.iter().enumerate().all(|(at, found)| *found == (at >= 10)));
 }
+
+/// A shard whose records would not fit into its file takes removals for all that, and refuses further copies.
+#[test]
+fn removals_need_no_room_where_a_shard_has_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = crate::options().counting().growth(gowk::Growth::Never);
+    let store = crate::store(&dir, 1, &options).folding(false);
+    let all = crate::keys(0..16_000);
+    for part in all.chunks(8000) {
+        crate::update(&store, part).commit("insert", None).unwrap();
+    }
+    let mut update = store.update().unwrap();
+    // More than a shard keeps as records, and after them a few.
+    for part in [&all[..9000], &all[9000..9100]] {
+        let removed = update.remove_batch(part).unwrap();
+        assert!(removed.len() == part.len() && removed.iter().all(|removed| *removed));
+    }
+    let refused = update.insert_batch(&crate::keys(20_000..20_100)).unwrap().into_refused();
+    assert_eq!(refused.len(), 100);
+    update.commit("remove", None).unwrap();
+    let found = store.read().unwrap().contains_batch(&all).unwrap();
+    assert!(found.iter().enumerate().all(|(at, found)| *found == (at >= 9100)));
+}
