@@ -238,6 +238,30 @@ mod tests {
         check::<Two4>();
     }
 
+    /// Also where a whole block of one side holds no entries, and the other side nothing else.
+    #[test]
+    fn a_halving_keeps_quarantined_buckets_of_either_side() {
+        fn check<W: Width>() {
+            let slot = Slot::new((1 << (W::TAIL_BITS + 1) | 1) << W::EXPIRY_BITS);
+            let plain = Bucket::<W>::new(0).with(0, slot).0;
+            for quarantined in [0..3 * BLOCK, 7..BLOCK, 2 * BLOCK..2 * BLOCK + 1] {
+                let mut damaged = vec![0; 8192];
+                damaged[quarantined.clone()].fill(Bucket::<W>::QUARANTINED.0);
+                let whole = vec![plain; 8192];
+                for (mut left, mut right) in [(damaged.clone(), whole.clone()), (whole.clone(), damaged)] {
+                    halve::<W>(&mut left, &mut right, 2000, &mut Search::new()).unwrap();
+                    let found = |word: &&u64| **word == Bucket::<W>::QUARANTINED.0;
+                    assert!(left[quarantined.clone()].iter().all(|word| found(&word)));
+                    assert_eq!(left.iter().filter(found).count(), quarantined.len());
+                }
+            }
+        }
+        for slots in SlotsPerBucket::ALL {
+            with_width!(slots, W => check::<W>());
+        }
+        check::<Four2>();
+    }
+
     /// A halving undoes a split, except for the last bit of fresh tails and the twins of void entries.
     #[test]
     fn a_halving_undoes_a_split() {
