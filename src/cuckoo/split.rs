@@ -45,3 +45,42 @@ pub(crate) fn count_copied<W: Width>(parent: &Words, [left, right]: &[Words; 2],
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuckoo::bucket::Slot;
+    use crate::cuckoo::group::{Group, Groups};
+    use crate::cuckoo::{SlotsPerBucket, with_width};
+
+    /// With and without a tail, with few copies, and with as many as can be counted.
+    #[test]
+    fn what_is_counted_as_copied_is_what_the_children_have_more_than_the_parent() {
+        for slots in SlotsPerBucket::ALL {
+            with_width!(slots, W => {
+                let marker = 1 << W::TAIL_BITS;
+                let mut parent = Box::new([0; BUCKETS_PER_REGION as usize]);
+                let groups = [marker, marker >> 1, marker >> 1 | marker]
+                    .into_iter()
+                    .flat_map(|entry| [1, 2, W::MOST_COPIES - 1, W::MOST_COPIES].map(|copies| (entry, copies)));
+                for (word, (entry, copies)) in parent.iter_mut().step_by(37).zip(groups) {
+                    let group = Group { entry: Slot::<W>::new(entry), copies };
+                    *word = Groups::none().and(group).pack().unwrap().0;
+                }
+                let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
+                split::<W>(&parent, &mut children);
+                let found = |words: &[u64]| {
+                    let mut counts = Counts::default();
+                    assert!(words.iter().all(|word| counts.tally(Bucket::<W>::new(*word))));
+                    counts
+                };
+                let (before, after) = (found(&*parent), found(children.as_flattened()));
+                assert!(before.digits > 0 && before.saturated == 3);
+                let mut counts = Counts { digits: 1000, saturated: 10, ..Counts::default() };
+                count_copied::<W>(&parent, &children, &mut counts);
+                assert_eq!(counts.digits - 1000, after.digits - before.digits, "{slots:?}");
+                assert_eq!((counts.saturated - 10, after.saturated), (1, 4), "{slots:?}");
+            });
+        }
+    }
+}
