@@ -70,3 +70,20 @@ pub(crate) mod sealed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::sealed::Key;
+    use super::*;
+    use crate::cuckoo::hash::HashKind;
+
+    #[test]
+    fn a_hash_and_a_reference_to_one_are_taken_as_they_are_whoever_hashes() {
+        let hash = KeyHash::new(7 << 64 | 5);
+        for kind in [HashKind::Xxh3, HashKind::Caller] {
+            let hasher = KeyHasher::new(kind, 3);
+            assert_eq!((hash.hash(hasher), hash.xxh3(hasher)), (Some(hash), hash));
+            assert_eq!((Key::hash(&&hash, hasher), Key::xxh3(&&hash, hasher)), (Some(hash), hash));
+        }
+    }
+}
