@@ -265,3 +265,128 @@ pub(super) fn hashes_of<K: Key>(
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::{BLOCK, Batches};
+    use crate::error::{Error, Result};
+    use crate::format::Growth;
+    use crate::options::Options;
+    use crate::system::{Disk, SystemDisk};
+    use crate::write::Writer;
+
+    fn keys(numbers: std::ops::Range<u32>) -> Vec<[u8; 4]> {
+        numbers.map(u32::to_le_bytes).collect()
+    }
+
+    fn indices(refused: &[(usize, Error)]) -> Vec<usize> {
+        refused.iter().map(|(index, _)| *index).collect()
+    }
+
+    #[test]
+    fn keys_refused_behind_a_block_are_told_by_their_own_indices() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().capacity(1).seed(7).growth(Growth::Never).max_kicks(20);
+        let mut writer = options.create(dir.path().join("f")).unwrap();
+        // Until no more of them fit.
+        let mut absent = keys(0..40_000);
+        loop {
+            let refused = writer.insert_batch(&absent).unwrap().into_refused();
+            let fewer = refused.len() < absent.len();
+            absent = refused.into_iter().map(|(index, _)| absent[index]).collect();
+            if !fewer {
+                break;
+            }
+        }
+        absent.retain(|key| !writer.contains(key).unwrap());
+        let [a, b, ..] = absent[..] else { panic!("all keys are there") };
+        let known = 0_u32.to_le_bytes();
+        assert!(writer.contains(known).unwrap());
+        let inserted = writer.insert_batch(&[known, a, known, b]).unwrap();
+        assert_eq!(
+            (inserted.mask(), indices(inserted.refused())),
+            (vec![false, true, false, true], vec![1, 3])
+        );
+
+        let mut many = vec![known; BLOCK];
+        many.extend([a, known, b]);
+        let mut new = Vec::new();
+        let refused = writer.insert_each(&many, |index| new.push(index)).unwrap();
+        new.sort_unstable();
+        assert_eq!((indices(&refused), new), (vec![BLOCK, BLOCK + 2], vec![BLOCK, BLOCK + 2]));
+        assert!(refused.iter().all(|(_, error)| matches!(error, Error::Full { .. })));
+    }
+
+    /// The keys come in several epochs of the filter, of which each takes another part of them.
+    #[test]
+    fn keys_refused_in_a_later_epoch_are_those_that_single_inserts_refuse() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options::new().keep_newest(25_000).seed(7).max_kicks(1);
+        let mut single = options.create(dir.path().join("single")).unwrap();
+        let mut batch = options.create(dir.path().join("batch")).unwrap();
+        let keys = keys(0..60_000);
+        let (mut refused, mut new) = (Vec::new(), Vec::new());
+        for (index, key) in keys.iter().enumerate() {
+            match single.insert(key) {
+                Ok(is_new) => new.push(is_new),
+                Err(error) if error.refuses_one_key() => {
+                    refused.push(index);
+                    new.push(!single.contains(key).unwrap());
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(refused.len() > 10 && refused.iter().any(|index| *index > 40_000), "{refused:?}");
+        let inserted = batch.insert_batch(&keys).unwrap();
+        assert_eq!(indices(inserted.refused()), refused);
+        assert!(inserted.mask() == new);
+        assert_eq!(batch.len().unwrap(), single.len().unwrap());
+    }
+
+    /// A disk that fails to make room for a file once.
+    #[derive(Debug, Default)]
+    struct FailsOnce(AtomicBool);
+
+    impl Disk for FailsOnce {
+        fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
+            if self.0.swap(false, Ordering::Relaxed) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            SystemDisk.allocate(file, length)
+        }
+    }
+
+    /// Inserts more keys than the filter holds before it doubles.
+    fn insert_and_double(path: &Path, max_kicks: u32, fails: bool) -> (Writer, Result<crate::Inserted>) {
+        let disk = Arc::new(FailsOnce::default());
+        let options = Options::new().capacity(1).seed(7).max_kicks(max_kicks).disk(disk.clone());
+        let mut writer = options.create(path).unwrap();
+        writer.commit().unwrap();
+        disk.0.store(fails, Ordering::Relaxed);
+        let inserted = writer.insert_batch(&keys(0..40_000));
+        (writer, inserted)
+    }
+
+    #[test]
+    fn a_disk_that_fails_in_a_doubling_ends_a_batch_and_refuses_no_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let (writer, inserted) = insert_and_double(&dir.path().join("a"), 2000, false);
+        assert!(inserted.unwrap().refused().is_empty());
+        assert_eq!(writer.info().unwrap().generation, 1);
+        let (_, inserted) = insert_and_double(&dir.path().join("b"), 2000, true);
+        assert!(matches!(inserted, Err(Error::Io { .. })), "{inserted:?}");
+        // The first keys without room are refused, as they are in a crowded region of a filter with room. The doubling
+        // comes when the other keys of the batch were taken one by one.
+        let (writer, inserted) = insert_and_double(&dir.path().join("c"), 1, false);
+        let refused = inserted.unwrap().into_refused();
+        assert!(!refused.is_empty() && writer.info().unwrap().generation == 1, "{refused:?}");
+        let (_, inserted) = insert_and_double(&dir.path().join("d"), 1, true);
+        assert!(matches!(inserted, Err(Error::Io { .. })), "{inserted:?}");
+    }
+}
