@@ -232,3 +232,97 @@ pub(crate) trait InTime {
         Ok(outcome)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::format::Growth;
+    use crate::write::{Batches, Writer};
+
+    const DAY: u64 = 86_400_000;
+    const MINUTE: u64 = 60_000;
+
+    fn at(millis: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(millis)
+    }
+
+    /// A filter that forgets after 30 days and does not grow, and the clock that it looks at.
+    fn forgetting(path: &Path) -> (Writer, Arc<AtomicU64>) {
+        let clock = Arc::new(AtomicU64::new(20_003 * DAY + 12_345_678));
+        let own = clock.clone();
+        let options = Options::new().capacity(1).seed(1).growth(Growth::Never).max_kicks(20);
+        let options = options.forget_after(Duration::from_millis(30 * DAY));
+        let options = options.with_clock(move || at(own.load(Ordering::Relaxed)));
+        (options.create(path).unwrap(), clock)
+    }
+
+    #[test]
+    fn a_key_may_be_five_minutes_ahead_of_the_clock_and_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, clock) = forgetting(&dir.path().join("f"));
+        let latest = clock.load(Ordering::Relaxed) + 5 * MINUTE;
+        assert_eq!(writer.insert_at("a", at(latest)).unwrap(), Seen::New);
+        assert_eq!(writer.insert_at("a", at(latest)).unwrap(), Seen::Known);
+        assert_eq!(writer.insert_at("b", at(latest + 1)).unwrap(), Seen::Early);
+        let times = [latest, latest + 1, latest, latest].map(at);
+        let found = writer.insert_batch_at(&["c", "d", "c", "a"], &times).unwrap();
+        assert_eq!((found.early, found.late), (vec![1], vec![]));
+        assert_eq!(found.inserted.mask(), [true, false, false, false]);
+        assert!(!writer.contains("d").unwrap());
+        assert_eq!(writer.insert_batch(&["c", "e", "e"]).unwrap().mask(), [false, true, false]);
+    }
+
+    #[test]
+    fn the_clock_may_be_five_minutes_behind_the_filter_and_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, clock) = forgetting(&dir.path().join("f"));
+        assert!(writer.insert("a").unwrap());
+        let begin = writer.info().unwrap().time.unwrap();
+        clock.store(begin - 5 * MINUTE, Ordering::Relaxed);
+        assert!(writer.insert("b").unwrap());
+        clock.store(begin - 5 * MINUTE - 1, Ordering::Relaxed);
+        assert!(matches!(writer.insert("c"), Err(Error::Clock { .. })));
+        assert!(!writer.contains("c").unwrap());
+    }
+
+    #[test]
+    fn keys_behind_a_block_are_told_by_their_own_indices() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, clock) = forgetting(&dir.path().join("f"));
+        let now = clock.load(Ordering::Relaxed);
+        // Until no more of them fit.
+        let mut absent: Vec<_> = (0..60_000_u32).map(u32::to_le_bytes).collect();
+        loop {
+            let refused = writer.insert_batch(&absent).unwrap().into_refused();
+            let fewer = refused.len() < absent.len();
+            absent = refused.into_iter().map(|(index, _)| absent[index]).collect();
+            if !fewer {
+                break;
+            }
+        }
+        absent.retain(|key| !writer.contains(key).unwrap());
+        let [a, b, ..] = absent[..] else { panic!("all keys are there") };
+        let known = 0_u32.to_le_bytes();
+        let next = now + writer.info().unwrap().retention.unwrap().forget_within;
+        clock.store(next, Ordering::Relaxed);
+        // All keys of the first block are early. The last ones come in the next epoch, after the others went in.
+        let (mut keys, mut times) = (vec![known; BLOCK], vec![at(next + DAY); BLOCK]);
+        let behind =
+            [(b, next + DAY), (known, now - 100 * DAY), (a, now), (known, now), (b, next), (known, next)];
+        keys.extend(behind.map(|(key, _)| key));
+        times.extend(behind.map(|(_, time)| at(time)));
+        let mut told = Vec::new();
+        let refused = writer.insert_each_at(&keys, &times, |index, seen| told.push((index, seen))).unwrap();
+        let refused: Vec<usize> = refused.iter().map(|(index, _)| *index).collect();
+        assert_eq!(refused, [BLOCK + 2, BLOCK + 4]);
+        assert!(told[..BLOCK].iter().enumerate().all(|(index, told)| *told == (index, Seen::Early)));
+        let seen = [Seen::Early, Seen::Late, Seen::New, Seen::New];
+        let expected: Vec<_> = [0, 1, 2, 4].map(|index| BLOCK + index).into_iter().zip(seen).collect();
+        assert_eq!(told[BLOCK..], expected);
+    }
+}
