@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn parts_add_up() {
         let is_new = |index: usize| index.is_multiple_of(3) || index % 7 == 5;
-        for lengths in [[0, 0, 0], [1, 64, 65], [63, 1, 200], [64, 64, 64], [130, 0, 7]] {
+        for lengths in [[0, 0, 0], [1, 64, 65], [63, 1, 200], [64, 64, 64], [130, 0, 7], [5, 100, 64]] {
             let (mut all, mut start) = (Inserted::default(), 0);
             for length in lengths {
                 let mut part = Inserted::of(length);

@@ -211,6 +211,7 @@ mod tests {
                 );
             }
             assert_eq!(pending.shadow.is_some(), copied);
+            assert!(!pending.is_empty());
             let check = |pending: &Pending| {
                 for (region, bucket) in all() {
                     let expected = model.get(&(region.0, bucket.0)).copied();
