@@ -57,3 +57,24 @@ impl Writer {
         self.checkpoint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+
+    #[test]
+    fn a_file_may_be_limited_to_the_size_that_it_has_but_to_no_less() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut writer = Options::new().capacity(1000).create(&path).unwrap();
+        writer.commit().unwrap();
+        let (limits, length) = (writer.limits().unwrap(), path.metadata().unwrap().len());
+        let limited = |bytes| Limits { max_file_size: Some(bytes), ..limits };
+        assert!(matches!(writer.set_limits(limited(length - 1)), Err(Error::Option { .. })));
+        assert_eq!(writer.limits().unwrap(), limits);
+        writer.set_limits(limited(length)).unwrap();
+        assert_eq!(writer.limits().unwrap(), limited(length));
+        assert!(matches!(writer.grow(), Err(Error::Growth { .. })));
+    }
+}

@@ -122,3 +122,38 @@ impl<W: Width> BucketsMut<W> for ShadowRegion<'_> {
         self.0.set_word(id.0.into(), bucket.0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::write::Batches;
+    use crate::write::transaction::Work;
+
+    #[test]
+    fn a_copy_reads_as_the_file_with_its_changes_and_knows_them_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Options::new().capacity(100_000).create(dir.path().join("f")).unwrap();
+        writer.insert_all((0..50_000_u64).map(u64::to_le_bytes)).unwrap().complete().unwrap();
+        writer.commit().unwrap();
+        let Work::Published(published, pending) = &mut writer.state_mut().unwrap().transaction.work else {
+            panic!("a published file")
+        };
+        let changes = pending.sorted(published);
+        for (region, bucket) in [(0, 5), (1, 0), (1, 8191)] {
+            changes.region_mut(RegionId(region)).set(BucketId(bucket), 0x1234 + u64::from(bucket));
+        }
+        let shadow = Shadow::of(published, changes).unwrap();
+        let again = shadow.changes(published);
+        let regions = published.checkpoint.identity.geometry.regions();
+        assert!(regions > 2);
+        for region in (0..regions as u32).map(RegionId) {
+            let (mut expected, mut found) = ([0; 8192], [1; 8192]);
+            published.read_region(region, changes.region(region), &mut expected).unwrap();
+            shadow.read(region, &mut found);
+            assert!(found == expected && found.iter().any(|word| *word != 0), "{region:?}");
+            published.read_region(region, again.region(region), &mut found).unwrap();
+            assert!(found == expected, "{region:?}");
+        }
+    }
+}

@@ -387,3 +387,23 @@ impl Drop for Writer {
         let _ = self.shut();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::options::Options;
+
+    #[test]
+    fn a_writer_shows_keys_and_metadata_as_the_transaction_has_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = Options::new().capacity(1000).create(dir.path().join("f")).unwrap();
+        assert!(writer.is_empty().unwrap());
+        assert_eq!(writer.metadata().unwrap().iter().count(), 0);
+        writer.insert("key").unwrap();
+        writer.metadata_mut().unwrap().set("crawl", "page 17");
+        assert!(!writer.is_empty().unwrap());
+        assert_eq!(writer.metadata().unwrap().get("crawl"), Some(&b"page 17"[..]));
+        writer.rollback().unwrap();
+        assert!(writer.is_empty().unwrap());
+        assert_eq!(writer.metadata().unwrap().get("crawl"), None);
+    }
+}
