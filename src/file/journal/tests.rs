@@ -590,7 +590,7 @@ fn a_frame_that_breaks_any_single_rule_does_not_count() {
         ("too many words", |_, payload| payload[13] = 2),
         ("an index twice", |_, payload| payload[18] = payload[16]),
         ("indices out of order", |_, payload| payload.swap(16, 18)),
-        ("an index beyond the page", |_, payload| payload[21] = 2),
+        ("an index beyond the page", |_, payload| payload[20..22].copy_from_slice(&512_u16.to_le_bytes())),
         ("padding of indices", |_, payload| payload[23] = 1),
         ("metadata without a flag", |_, payload| payload[16 + 8 + 24 + 296] = 0),
         ("an unknown flag of metadata", |_, payload| payload[16 + 8 + 24 + 296] = 2),
@@ -675,7 +675,8 @@ impl FileExt for Counted<'_> {
         let rest = self.bytes.get(offset as usize..).unwrap_or_default();
         let count = rest.len().min(into.len());
         into[..count].copy_from_slice(&rest[..count]);
-        self.read.set(self.read.get() + count as u64);
+        self.read.set(self.read.get() + count.max(1) as u64);
+        assert!(self.read.get() < 100 * self.bytes.len() as u64, "it is read again and again");
         Ok(count)
     }
 
@@ -798,4 +799,17 @@ fn frames_behind_the_end_are_found_past_many_chunks_and_long_payloads() {
         assert_eq!(scan.broken, Some(Broken { offset: HEADER, first: 41, last }));
         assert_eq!(highest_by_trying(&source, HEADER, bytes.len() as u64, HEADER_OF_TESTS.salt), Some(last));
     }
+}
+
+/// As if somebody cut it meanwhile.
+#[test]
+fn a_journal_that_ends_before_its_length_is_searched_up_to_its_end() {
+    let mut bytes = vec![3; 1 << 17];
+    bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
+    // The first one's payload would end behind the bytes that there are.
+    put_frame(&mut bytes, HEADER as usize, 1 << 20, 45, false);
+    put_frame(&mut bytes, 1 << 16, 777, 50, true);
+    let Header { salt, base, .. } = HEADER_OF_TESTS;
+    let scan = scan_source(&Counted::new(&bytes), 4 << 20, Path::new("f-journal"), salt, base).unwrap();
+    assert_eq!(scan.broken, Some(Broken { offset: HEADER, first: 41, last: 50 }));
 }
