@@ -605,3 +605,87 @@ fn a_flag_that_is_set_twice_stays_set_and_changes_no_other() {
     assert_eq!(set(SUPERSEDED, false), POISONED);
     assert_eq!(POISONED >> 32, SUPERSEDED);
 }
+
+/// A memory for which the system finds no room the first few times.
+struct Full(Cell<u32>);
+
+impl SharedMemory for Full {
+    fn word(&self, _: usize) -> u64 {
+        0
+    }
+
+    fn half(&self, _: usize) -> u32 {
+        0
+    }
+
+    fn set_word(&self, _: usize, _: u64) {}
+
+    fn set_half(&self, _: usize, _: u32) {}
+
+    fn reserve(&self, _: Range<usize>) -> io::Result<()> {
+        match self.0.get() {
+            0 => Ok(()),
+            left => {
+                self.0.set(left - 1);
+                Err(io::ErrorKind::StorageFull.into())
+            }
+        }
+    }
+
+    fn fence(_: Ordering) {}
+}
+
+#[test]
+fn a_full_disk_is_called_that_where_the_bytes_can_be_read() {
+    use crate::error::Error;
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(LIVE + 4 * PAGE).unwrap();
+    let reserve = |times| {
+        let memory = Full(Cell::new(times));
+        let live = Live { memory, file: Some(file.try_clone().unwrap()), path: PathBuf::new() };
+        live.reserve_bytes(4 * PAGE - 8..4 * PAGE)
+    };
+    // A block beside them could not be read.
+    reserve(1).unwrap();
+    match reserve(2) {
+        Err(Error::Io { op: "write", source, .. }) => assert_eq!(source.kind(), io::ErrorKind::StorageFull),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+fn geometry(regions: u64) -> Geometry {
+    Geometry::new(crate::cuckoo::SlotsPerBucket::Four, regions, 0, crate::cuckoo::Shard::WHOLE).unwrap()
+}
+
+#[test]
+fn a_copy_in_memory_is_that_of_an_idle_file() {
+    let geometry = geometry(3);
+    let memory = MapMut::anonymous(geometry.file_length()).unwrap();
+    set_idle(&memory, 7, 3970);
+    let map = Map::of_memory(memory, geometry).unwrap();
+    assert!(map.is_idle() && !map.needs_recovery() && !map.flagged());
+    assert_eq!((map.now(), map.live_copy().unwrap().commit), (Some(3970), 7));
+    let before = (0..word(LIVE)).find(|index| map.word(*index) != 0);
+    assert_eq!(before, None, "a word of the superblocks");
+}
+
+#[test]
+fn the_sequence_of_each_region_is_read_where_the_writer_stores_it() {
+    let geometry = geometry(3);
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(geometry.file_length()).unwrap();
+    let live = Live::map(&file, Path::new("f"), geometry).unwrap();
+    let map = Map::shared(&file, geometry).unwrap();
+    let sequences = || [0, 1, 2].map(|region| map.sequence(RegionId(region)));
+    let apply = |number, regions: &[RegionId]| {
+        let write = |region| {
+            assert_eq!(map.sequence(region) % 2, 1);
+            Ok(())
+        };
+        live.apply(regions.iter().copied(), &commit(number), write).unwrap();
+    };
+    apply(1, &[RegionId(1)]);
+    assert_eq!(sequences(), [0, 2, 0]);
+    apply(2, &[RegionId(1), RegionId(2)]);
+    assert_eq!(sequences(), [0, 4, 2]);
+}
