@@ -123,3 +123,68 @@ impl Medium<'_> {
 pub(super) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
     disk.read_at(file, &mut [0; BLOCK], LIVE).at(path, "read")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::io;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::cuckoo::{Shard, SlotsPerBucket};
+    use crate::system::SystemDisk;
+
+    /// Blocks that cannot be read until they are overwritten, by number.
+    #[derive(Debug)]
+    struct Unreadable(Mutex<BTreeSet<u64>>);
+
+    impl Disk for Unreadable {
+        fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+            let blocks = offset / PAGE..=(offset + bytes.len() as u64 - 1) / PAGE;
+            if self.0.lock().unwrap().range(blocks).next().is_some() {
+                return Err(io::Error::other("unreadable"));
+            }
+            SystemDisk.read_at(file, bytes, offset)
+        }
+
+        fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+            let whole = offset.div_ceil(PAGE)..(offset + bytes.len() as u64) / PAGE;
+            self.0.lock().unwrap().retain(|block| !whole.contains(block));
+            SystemDisk.write_at(file, bytes, offset)
+        }
+    }
+
+    #[test]
+    fn exactly_the_unreadable_blocks_of_the_live_area_are_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let files = Files::new(&path).unwrap();
+        // Two reads and a part of a third.
+        let geometry = Geometry::new(SlotsPerBucket::Four, 21_000, 0, Shard::WHOLE).unwrap();
+        let (first, end) = (LIVE / PAGE, geometry.sums() / PAGE);
+        assert!(
+            end - first > 2 * (MANY / BLOCK) as u64 && !(end - first).is_multiple_of((MANY / BLOCK) as u64)
+        );
+        let each = (first..end).map(|block| vec![block]);
+        let some = [vec![], vec![first, first + 1, first + 17, end - 1], (first..end).collect()];
+        for blocks in each.chain(some) {
+            // One block more, which is no part of the live area.
+            let before = vec![7; ((end + 1) * PAGE) as usize];
+            std::fs::write(&path, &before).unwrap();
+            let mut expected = before;
+            for block in &blocks {
+                expected[(block * PAGE) as usize..][..BLOCK].fill(0);
+            }
+            if blocks.contains(&first) {
+                expected[(LIVE + LIVE_EPOCH) as usize..][..8].copy_from_slice(&0x1234_5678_u64.to_le_bytes());
+            }
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            let disk = Unreadable(Mutex::new(blocks.iter().copied().collect()));
+            let medium = Medium { file: &file, disk: &disk, geometry };
+            assert_eq!(medium.reads_live(), blocks.is_empty());
+            assert_eq!(medium.mend_live(0x1234_5678, &files).unwrap(), !blocks.is_empty());
+            assert!(medium.reads_live());
+            assert!(std::fs::read(&path).unwrap() == expected, "{blocks:?}");
+        }
+    }
+}
