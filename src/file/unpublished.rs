@@ -373,3 +373,56 @@ impl UnpublishedFile {
         Rights::of(self.file.as_file()).at(self.file.path(), "look at")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::cuckoo::{Shard, SlotsPerBucket};
+    use crate::{Options, Reader};
+
+    /// A file whose checksums take more than one write, with pages that were changed after it was filled.
+    #[test]
+    fn every_page_of_a_new_file_gets_the_checksum_of_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("small");
+        let mut writer = Options::new().capacity(1).create(&path).unwrap();
+        writer.commit().unwrap();
+        writer.close().unwrap();
+        let small = Reader::open(&path).unwrap().view().unwrap().superblock.clone();
+        let geometry = Geometry::new(SlotsPerBucket::Four, 1100, 0, Shard::WHOLE).unwrap();
+        assert!(geometry.pages() > SUMS_A_WRITE as u64 && geometry.file_length() <= FILL);
+        let identity = Identity { geometry, ..small.identity };
+        let files = Files::new(&dir.path().join("f")).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(crate::system::SystemDisk);
+        let new = UnpublishedFile::create(&files, &disk, identity, None).unwrap();
+        // The first and the last, and some whose numbers are 64 times others.
+        for page in [0, 1, 3, 5, 63, 64, 130, 4096, 9000, SUMS_A_WRITE as u64 + 70, geometry.pages() - 1] {
+            let (region, bucket) =
+                (PageId(page).region(), (PageId(page).in_region() * BUCKETS_PER_PAGE) as u16);
+            if page % 2 == 0 {
+                new.set_bucket(region, bucket + 3, page + 1);
+            } else {
+                new.region(region).unwrap().set_bucket(bucket + 511, page + 1);
+            }
+        }
+        let copy = LiveCopy { commit: small.commit, counts: small.counts, metadata: Vec::new() };
+        let superblock = Superblock { identity, ..small };
+        new.seal(&superblock, &copy).unwrap();
+        let (file, sealer) = (new.file.as_file(), Sealer::new(&identity));
+        let (mut page, mut sums) =
+            ([0_u64; BUCKETS_PER_PAGE as usize], vec![0_u32; geometry.pages() as usize]);
+        file.read_exact_at(sums.as_mut_bytes(), geometry.sums()).unwrap();
+        for (id, sum) in (0..geometry.pages()).map(PageId).zip(sums) {
+            file.read_exact_at(page.as_mut_bytes(), geometry.data() + id.0 * 4096).unwrap();
+            assert_eq!(sealer.crc(id, &page), sum, "{id:?}");
+        }
+        let written = super::super::published::read_superblocks(file, &path).unwrap().check(&path).unwrap();
+        assert!(!written.other_damaged);
+        assert_eq!((written.newest.commit, written.newest.identity), (superblock.commit, identity));
+        let mut state = [0; 8];
+        file.read_exact_at(&mut state, LIVE + LIVE_STATE).unwrap();
+        assert_eq!(state, STATE_IN_USE);
+    }
+}
