@@ -41,6 +41,11 @@ impl Shared {
         Self::in_memory(Memory::of_objects())
     }
 
+    /// In an object store with real files.
+    pub(super) fn of_files() -> Self {
+        Self::in_memory(Memory::of_files())
+    }
+
     fn in_memory(memory: Memory) -> Self {
         let (memory, root) = (Arc::new(memory), PathBuf::from("memory"));
         let options = Options::new();

@@ -497,7 +497,133 @@ impl Lookup for StoreReader {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::Batches as _;
+    use crate::store::interrupted::Shared;
+    use crate::store::storage::Storage;
+    use crate::store::version::FIRST;
+
+    /// What opening a local file comes to.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    enum Opening {
+        Opens,
+        Gone,
+        Fails,
+    }
+
+    /// Opens an object, with these outcomes one after the other and the last one from then on. Returns whether it was
+    /// opened, the openings, and how many of them were of a file that was fetched anew.
+    fn opened(shared: &Shared, outcomes: &[Opening]) -> (bool, usize, usize) {
+        let (name, version) = (files::shard(0, &files::Name { base: 1, uuid: [1; 16] }), FIRST);
+        shared.memory.put(&name, b"of the server");
+        let (openings, fetched) = (Cell::new(0), Cell::new(0));
+        let outcome = shared.store.opened(&name, &shared.store.version(version).unwrap(), |path| {
+            assert!(openings.get() < 1000, "it is opened again and again");
+            if std::fs::read(path).unwrap() == b"of the server" {
+                fetched.set(fetched.get() + 1);
+                std::fs::write(path, b"fetched").unwrap();
+            }
+            let outcome = outcomes.get(openings.get()).or(outcomes.last()).unwrap();
+            openings.set(openings.get() + 1);
+            match outcome {
+                Opening::Opens => Ok(()),
+                Opening::Gone => Err(FilterError::NotFound { path: path.to_owned() }.into()),
+                Opening::Fails => Err(FilterError::NotGowk { path: path.to_owned() }.into()),
+            }
+        });
+        shared.store.storage.forget(&name);
+        (outcome.is_ok(), openings.get(), fetched.get())
+    }
+
+    #[test]
+    fn a_copy_that_is_gone_is_sought_again_and_one_that_fails_is_fetched_once_more() {
+        use Opening::{Fails, Gone, Opens};
+        let shared = Shared::of_files();
+        let most = EVICTIONS as usize;
+        let gone = |times: usize, then| [vec![Gone; times], vec![then]].concat();
+        for (outcomes, expected) in [
+            (vec![Opens], (true, 1, 1)),
+            (vec![Gone, Opens], (true, 2, 1)),
+            (vec![Fails, Opens], (true, 2, 2)),
+            (vec![Fails], (false, 2, 2)),
+            (gone(most, Opens), (true, most + 1, 1)),
+            (gone(most + 1, Opens), (true, most + 2, 2)),
+            (vec![Gone], (false, most + 2, 2)),
+            (gone(3, Fails), (false, 5, 2)),
+        ] {
+            assert_eq!(opened(&shared, &outcomes), expected, "{outcomes:?}");
+        }
+    }
+
+    /// Commits these keys, as records.
+    fn insert(store: &Store, keys: std::ops::Range<u32>) {
+        let mut update = store.update().unwrap();
+        let keys: Vec<[u8; 4]> = keys.map(u32::to_le_bytes).collect();
+        update.insert_batch(&keys).unwrap().complete().unwrap();
+        update.commit("insert", None).unwrap();
+    }
+
+    /// Not what was fetched, nor what is open.
+    #[test]
+    fn the_object_itself_is_verified() {
+        for of_run in [true, false] {
+            let shared = Shared::of_files();
+            insert(&shared.store, 0..100);
+            if !of_run {
+                shared.store.compact(true, &|_, _| {}).unwrap();
+            }
+            let reader = shared.store.read().unwrap();
+            let all: Vec<[u8; 4]> = (0..100_u32).map(u32::to_le_bytes).collect();
+            assert!(reader.contains_batch(&all).unwrap().iter().all(|found| *found));
+            let damaged = || {
+                let reports = reader.verify(&|_, _| {}).unwrap();
+                let is_damaged = |report: &Result<Report>| {
+                    report.as_ref().map_or(true, |report| !report.damaged.is_empty())
+                };
+                reports.iter().filter(|(_, report)| is_damaged(report)).count()
+            };
+            assert_eq!(damaged(), 0);
+            let folder = if of_run { "runs/" } else { "shards/" };
+            let names = shared.memory.names();
+            let name = names.iter().find(|name| name.starts_with(folder)).unwrap();
+            let mut bytes = shared.memory.get(name).unwrap().unwrap();
+            let at = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+            bytes[at] ^= 1;
+            shared.memory.replace(name, &bytes);
+            assert_eq!(damaged(), 1, "{name}");
+            assert!(reader.contains_batch(&all).unwrap().iter().all(|found| *found));
+        }
+    }
+
+    #[test]
+    fn a_fold_fetches_a_copy_again_that_has_rotted() {
+        let shared = Shared::of_files();
+        insert(&shared.store, 0..100);
+        shared.store.compact(true, &|_, _| {}).unwrap();
+        insert(&shared.store, 100..200);
+        for name in shared.memory.names().iter().filter(|name| name.starts_with("shards/")) {
+            let path = shared.store.storage.local(name).unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            let view = shared.store.sealed_options().read(&path).unwrap().view().unwrap();
+            let geometry = view.superblock.identity.geometry;
+            bytes[geometry.data() as usize..geometry.file_length() as usize].fill(0x55);
+            std::fs::write(&path, bytes).unwrap();
+        }
+        assert_eq!(shared.store.compact(true, &|_, _| {}).unwrap().folded, 2);
+        let reader = shared.store.read().unwrap();
+        assert!(reader.version().runs.is_empty());
+        let all: Vec<[u8; 4]> = (0..200_u32).map(u32::to_le_bytes).collect();
+        assert!(reader.contains_batch(&all).unwrap().iter().all(|found| *found));
+    }
+
+    #[test]
+    fn a_store_tells_the_requests_of_its_storage() {
+        assert_eq!(Shared::new().store.requests(), None);
+        let shared = Shared::of_objects();
+        assert_eq!(shared.store.requests().unwrap().put, shared.memory.names().len() as u64);
+    }
 
     #[test]
     fn a_copy_that_was_removed_with_its_folder_is_gone_and_one_that_is_no_filter_is_not() {

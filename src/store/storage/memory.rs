@@ -1,12 +1,12 @@
 //! A storage in memory, for tests: each call takes effect at once, for all threads. It is like a folder or like an
-//! object store.
+//! object store. One like an object store may have local copies, so that real files lie in it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::error::Result;
-use super::{Put, Storage};
+use super::{Put, Requests, Storage, Upload};
 use crate::error::{IoContext, Result as FilterResult};
 
 #[derive(Debug, Default)]
@@ -24,6 +24,10 @@ pub(in super::super) struct Memory {
     /// Whether it puts as an object store does.
     pub(in super::super) has_no_drafts: bool,
     is_object_store: bool,
+    /// The folder of local copies and working copies.
+    pub(in super::super) copies: Option<tempfile::TempDir>,
+    /// Uploads that were begun.
+    pub(in super::super) uploads: Mutex<Vec<Upload>>,
 }
 
 impl Objects {
@@ -40,9 +44,19 @@ impl Memory {
         Self { has_no_drafts: true, is_object_store: true, ..Self::default() }
     }
 
+    /// An object store whose objects are read through local copies.
+    pub(in super::super) fn of_files() -> Self {
+        Self { copies: Some(tempfile::tempdir().unwrap()), ..Self::of_objects() }
+    }
+
     /// An object store that does not tell that it is one, so that nobody looks after a put.
     pub(in super::super) fn unseen() -> Self {
         Self { has_no_drafts: true, ..Self::default() }
+    }
+
+    /// The path of the local copy of an object.
+    pub(in super::super) fn copy(&self, name: &str) -> Option<PathBuf> {
+        Some(self.copies.as_ref()?.path().join(name.replace('/', "-")))
     }
 
     fn lock(&self) -> MutexGuard<'_, Objects> {
@@ -123,13 +137,21 @@ impl Storage for Memory {
     }
 
     fn local(&self, name: &str) -> FilterResult<PathBuf> {
-        Err(crate::Error::NotFound { path: name.into() })
+        let not_found = || crate::Error::NotFound { path: name.into() };
+        let path = self.copy(name).ok_or_else(not_found)?;
+        if !path.exists() {
+            let bytes = self.get(name)?.ok_or_else(not_found)?;
+            std::fs::write(&path, bytes).at(&path, "write")?;
+        }
+        Ok(path)
     }
 
-    fn forget(&self, _: &str) {}
+    fn forget(&self, name: &str) {
+        let _ = self.copy(name).map(std::fs::remove_file);
+    }
 
     fn workplace(&self) -> FilterResult<PathBuf> {
-        Ok(std::env::temp_dir())
+        Ok(self.copies.as_ref().map_or_else(std::env::temp_dir, |copies| copies.path().to_owned()))
     }
 
     fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {
@@ -152,5 +174,18 @@ impl Storage for Memory {
 
     fn settle(&self, _: &str) -> FilterResult<()> {
         Ok(())
+    }
+
+    fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
+        Ok(Some(self.uploads.lock().unwrap().clone()))
+    }
+
+    fn give_up(&self, upload: &Upload) -> FilterResult<()> {
+        self.uploads.lock().unwrap().retain(|other| other != upload);
+        Ok(())
+    }
+
+    fn requests(&self) -> Option<Requests> {
+        self.is_object_store.then(|| Requests { put: self.lock().ever.len() as u64, ..Requests::default() })
     }
 }

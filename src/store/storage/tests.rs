@@ -153,3 +153,17 @@ fn requests_are_added_each_to_its_own() {
     let both = Requests { put: 102, get: 203, head: 305, list: 407, delete: 511, post: 613, failed: 717 };
     assert_eq!(one + other, both);
 }
+
+#[cfg(feature = "s3")]
+#[test]
+fn the_path_of_a_store_in_a_bucket_is_its_address() {
+    for (given, root) in [
+        ("s3://bucket", "s3://bucket"),
+        ("s3://bucket/", "s3://bucket"),
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("s3://bucket//a/b//", "s3://bucket/a/b"),
+    ] {
+        let address = super::Address::of(Path::new(given)).unwrap().unwrap();
+        assert_eq!(address.root(), Path::new(root), "{given}");
+    }
+}

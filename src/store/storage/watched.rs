@@ -22,10 +22,13 @@ pub(in super::super) enum Verdict {
 }
 
 type Watch = dyn FnMut(&str) -> Verdict + Send;
+type Opening = dyn FnMut(&str) + Send;
 
 pub(in super::super) struct Watched {
     inner: Arc<dyn Storage>,
     watch: Mutex<Box<Watch>>,
+    /// Is told each file before it is opened.
+    opening: Mutex<Box<Opening>>,
 }
 
 impl fmt::Debug for Watched {
@@ -54,7 +57,15 @@ impl Watched {
         inner: Arc<dyn Storage>,
         watch: impl FnMut(&str) -> Verdict + Send + 'static,
     ) -> Self {
-        Self { inner, watch: Mutex::new(Box::new(watch)) }
+        Self { inner, watch: Mutex::new(Box::new(watch)), opening: Mutex::new(Box::new(|_| {})) }
+    }
+
+    /// Makes all calls, and tells the name of each file before it is opened.
+    pub(in super::super) fn opening(
+        inner: Arc<dyn Storage>,
+        opening: impl FnMut(&str) + Send + 'static,
+    ) -> Self {
+        Self { opening: Mutex::new(Box::new(opening)), ..Self::new(inner, |_| Verdict::Made) }
     }
 
     fn ask(&self, call: &str, name: &str) -> Verdict {
@@ -107,6 +118,7 @@ impl Storage for Watched {
     }
 
     fn local(&self, name: &str) -> FilterResult<PathBuf> {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner)(name);
         self.inner.local(name)
     }
 
