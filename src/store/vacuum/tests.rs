@@ -224,3 +224,45 @@ fn a_text_under_the_number_of_a_vacuumed_version_is_no_version() {
     let outcome = shared.store.version(2);
     assert!(matches!(outcome, Err(Error::NoSuchVersion { number: 2, newest: 4, .. })), "{outcome:?}");
 }
+
+#[test]
+fn uploads_that_can_no_longer_be_committed_are_given_up_and_counted() {
+    let shared = aged(&[0, 0, 0]);
+    let fence = 4;
+    let upload = |base, id: &str| {
+        let name = files::shard(0, &Name { base, uuid: [1; 16] });
+        Upload { name, id: id.to_owned() }
+    };
+    let (living, left) = (upload(fence, "living"), ["one", "two"].map(|id| upload(1, id)));
+    *shared.memory.uploads.lock().unwrap() = [&left[..], std::slice::from_ref(&living)].concat();
+    let told = shared.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    assert_eq!(shared.store.newest().unwrap().fence, fence);
+    assert_eq!((told.uploads, told.uploads_hidden), (2, false));
+    assert_eq!(*shared.memory.uploads.lock().unwrap(), [living]);
+}
+
+/// Neither the version of the token nor its base: others came in between.
+#[test]
+fn a_version_that_nobody_needs_for_it_may_be_gone_where_one_before_a_token_is_sought() {
+    let shared = Shared::new();
+    let base = shared.store.newest().unwrap();
+    let change = shared.change(base.number, 1, Some(Token::new("a", 7)));
+    shared.intrude(Deed::Commit(0, None));
+    shared.store.commit(&change).unwrap();
+    shared.intrude(Deed::Commit(0, None));
+    shared.intrude(Deed::Vacuum);
+    assert_eq!(shared.store.listed(FIRST).unwrap(), [base.number, 5]);
+    assert_eq!(shared.store.before("a", 7).unwrap(), base);
+}
+
+/// Its operation is not looked at: nothing is published.
+#[test]
+fn a_commit_that_was_made_before_is_told_whatever_its_operation_is() {
+    let (shared, long) = (Shared::new(), "long".repeat(1000));
+    let commit = |operation: &str, number| {
+        shared.store.update().unwrap().commit(operation, Some(Token::new("a", number)))
+    };
+    assert!(matches!(commit("insert", 7), Ok(Committed::New(_))));
+    assert!(matches!(commit(&long, 7), Ok(Committed::Already(_))));
+    assert!(matches!(commit(&long, 8), Err(Error::Invalid { .. })));
+}
