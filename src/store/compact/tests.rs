@@ -306,3 +306,94 @@ fn progress_of_folds_ends_with_all_shards() {
     reader.verify(&|done, all| told.lock().unwrap().push((done, all))).unwrap();
     assert_eq!(*told.lock().unwrap(), [(1, 2), (2, 2)]);
 }
+
+/// The records of the one shard up to there would count twice, beside those of the file.
+#[test]
+fn a_merge_gives_way_to_a_fold_that_ends_in_its_midst() {
+    let shared = Shared::new(8);
+    let folding = shared.store.clone().folding(false);
+    let base = folding.newest().unwrap();
+    let fold = folding.fold_shard(&base, 0, None).unwrap().unwrap();
+    let (number, last) = (base.number, base.runs.last().unwrap().to);
+    let (mut files, others) = (0, folding.clone());
+    let watched = Watched::new(folding.storage.clone(), move |call| {
+        files += u32::from(call == "put file");
+        // The second one is the merged run.
+        if call == "put file" && files == 2 {
+            let (reader, fold) = (others.read_strictly(base.clone()), std::slice::from_ref(&fold));
+            assert!(others.publish_folds(&reader, fold, &mut Compacted::default()).unwrap().is_some());
+        }
+        Verdict::Made
+    });
+    let store = Store { storage: Arc::new(watched), ..folding.clone() };
+    let outcome = insert(&store, 200..220, false);
+    shared.count(200..220, &outcome);
+    let newest = folding.newest().unwrap();
+    assert_eq!((newest.number, newest.runs.len()), (number + 2, 9));
+    assert_eq!(newest.folded(0), last);
+    shared.check().unwrap();
+}
+
+/// With nine runs: the last commit could not merge them.
+fn with_nine_runs() -> Arc<Shared> {
+    let shared = Shared::new(8);
+    let mut files = 0;
+    let watched = Watched::new(shared.store.storage.clone(), move |call| {
+        files += u32::from(call == "put file");
+        if files > 1 { Verdict::Failed } else { Verdict::Made }
+    });
+    let store = Store { storage: Arc::new(watched), ..shared.store.clone() };
+    let outcome = insert(&store, 90..110, false);
+    shared.count(90..110, &outcome);
+    assert_eq!(shared.store.newest().unwrap().runs.len(), 9);
+    shared
+}
+
+#[test]
+fn runs_of_the_base_that_others_have_merged_are_no_conflict_with_a_rewritten_shard() {
+    let shared = with_nine_runs();
+    let mut update = shared.store.update().unwrap().rewriting();
+    update.insert_batch(&[200_u32.to_le_bytes()]).unwrap().complete().unwrap();
+    let told = shared.store.clone().folding(false).compact(false, &|_, _| {}).unwrap();
+    let merged = shared.store.newest().unwrap();
+    let [run] = merged.runs.as_slice() else { panic!("{merged:?}") };
+    assert_eq!((told.version, told.folded, told.bytes), (Some(merged.number), 0, run.bytes));
+    let outcome = update.commit("insert", None);
+    assert!(matches!(outcome, Ok(Committed::New(_))), "{outcome:?}");
+    shared.count(200..201, &outcome);
+    shared.check().unwrap();
+}
+
+/// It is judged over a version whose files a vacuum removes before they are open.
+#[test]
+fn an_update_that_a_vacuum_gives_up_while_it_is_judged_is_told_so() {
+    for rebased in [false, true] {
+        let shared = Shared::new(0);
+        let awaited = Arc::new(Mutex::new(None));
+        let (others, opened) = (shared.clone(), awaited.clone());
+        let watched = Watched::opening(shared.store.storage.clone(), move |name| {
+            if opened.lock().unwrap().take_if(|awaited| awaited == name).is_some() {
+                others.intrude(Deed::Fold);
+                others.intrude(Deed::Vacuum);
+            }
+        });
+        let store = Store { storage: Arc::new(watched), ..shared.store.clone() };
+        let mut update = store.update().unwrap();
+        update.insert_batch(&[200_u32.to_le_bytes()]).unwrap().complete().unwrap();
+        let base = update.base().number;
+        shared.commit(300..320, false);
+        let newest = shared.store.newest().unwrap();
+        *awaited.lock().unwrap() = Some(crate::store::files::run(&newest.runs.last().unwrap().name));
+        let outcome = if rebased {
+            update.commit_rebased("insert", None, &|_, _| {}).map(drop)
+        } else {
+            update.commit("insert", None).map(drop)
+        };
+        assert_eq!(*awaited.lock().unwrap(), None, "the run was opened");
+        match outcome {
+            Err(Error::Expired { base: found, fence, .. }) => assert!(found == base && fence > base),
+            outcome => panic!("{rebased} {outcome:?}"),
+        }
+        shared.check().unwrap();
+    }
+}
