@@ -360,6 +360,10 @@ fn a_clock_that_leaps_or_goes_back_is_refused() {
     let insert = |key| store.update().unwrap().insert_batch(&keys(key..key + 1)).map(drop);
     let mut update = store.update().unwrap();
     update.insert_batch(&keys(0..1)).unwrap().complete().unwrap();
+    // Nothing was published yet, but its key could be forgotten.
+    day.store(FIRST + 2 * AFTER, Ordering::Relaxed);
+    let leapt = update.insert_batch(&keys(1..2)).map(drop);
+    assert!(matches!(leapt, Err(Error::Filter(FilterError::Clock { .. }))));
     commit(update);
     for wrong in [FIRST + 2 * AFTER, FIRST - 3] {
         day.store(wrong, Ordering::Relaxed);
@@ -376,6 +380,23 @@ fn a_clock_that_leaps_or_goes_back_is_refused() {
     assert_eq!(seen(&mut update, FIRST), Seen::Known);
     insert(1).unwrap();
     assert_eq!(store.log().unwrap().len(), 2, "nothing was published");
+}
+
+#[test]
+fn a_shard_that_holds_nothing_is_not_written_anew_when_it_is_old() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Arc::new(AtomicU64::new(FIRST));
+    let store = store(&dir, 2, &options(false).with_clock(by(&day)));
+    let mut update = store.update().unwrap();
+    update.insert_batch(&keys(0..100)).unwrap().complete().unwrap();
+    commit(update);
+    for (later, folded) in [(0, 2), (AFTER + 4, 2), (AFTER + 4, 0), (AFTER + 4, 0)] {
+        day.fetch_add(later, Ordering::Relaxed);
+        for all in [true, false] {
+            let told = store.compact(all, &quiet).unwrap();
+            assert_eq!(told.folded, if all { folded } else { 0 });
+        }
+    }
 }
 
 #[test]
