@@ -267,7 +267,7 @@ pub(super) fn hashes_of<K: Key>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::fs::File;
     use std::io;
     use std::path::Path;
@@ -285,6 +285,20 @@ mod tests {
         numbers.map(u32::to_le_bytes).collect()
     }
 
+    /// Inserts numbers until no more of them fit, 0 among them. Returns keys that are not there.
+    pub(in crate::write) fn filled(writer: &mut Writer) -> Vec<[u8; 4]> {
+        let mut absent = keys(0..60_000);
+        loop {
+            let refused = writer.insert_batch(&absent).unwrap().into_refused();
+            let is_full = refused.len() == absent.len();
+            absent = refused.into_iter().map(|(index, _)| absent[index]).collect();
+            if is_full {
+                absent.retain(|key| !writer.contains(key).unwrap());
+                return absent;
+            }
+        }
+    }
+
     fn indices(refused: &[(usize, Error)]) -> Vec<usize> {
         refused.iter().map(|(index, _)| *index).collect()
     }
@@ -294,18 +308,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::new().capacity(1).seed(7).growth(Growth::Never).max_kicks(20);
         let mut writer = options.create(dir.path().join("f")).unwrap();
-        // Until no more of them fit.
-        let mut absent = keys(0..40_000);
-        loop {
-            let refused = writer.insert_batch(&absent).unwrap().into_refused();
-            let fewer = refused.len() < absent.len();
-            absent = refused.into_iter().map(|(index, _)| absent[index]).collect();
-            if !fewer {
-                break;
-            }
-        }
-        absent.retain(|key| !writer.contains(key).unwrap());
-        let [a, b, ..] = absent[..] else { panic!("all keys are there") };
+        let [a, b, ..] = filled(&mut writer)[..] else { panic!("all keys are there") };
         let known = 0_u32.to_le_bytes();
         assert!(writer.contains(known).unwrap());
         let inserted = writer.insert_batch(&[known, a, known, b]).unwrap();

@@ -242,6 +242,7 @@ mod tests {
 
     use super::*;
     use crate::format::Growth;
+    use crate::write::batches::tests::filled;
     use crate::write::{Batches, Writer};
 
     const DAY: u64 = 86_400_000;
@@ -295,18 +296,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut writer, clock) = forgetting(&dir.path().join("f"));
         let now = clock.load(Ordering::Relaxed);
-        // Until no more of them fit.
-        let mut absent: Vec<_> = (0..60_000_u32).map(u32::to_le_bytes).collect();
-        loop {
-            let refused = writer.insert_batch(&absent).unwrap().into_refused();
-            let fewer = refused.len() < absent.len();
-            absent = refused.into_iter().map(|(index, _)| absent[index]).collect();
-            if !fewer {
-                break;
-            }
-        }
-        absent.retain(|key| !writer.contains(key).unwrap());
-        let [a, b, ..] = absent[..] else { panic!("all keys are there") };
+        let [a, b, ..] = filled(&mut writer)[..] else { panic!("all keys are there") };
         let known = 0_u32.to_le_bytes();
         let next = now + writer.info().unwrap().retention.unwrap().forget_within;
         clock.store(next, Ordering::Relaxed);
