@@ -192,3 +192,6 @@ impl<W: Width, B: BucketsMut<W>> BucketsMut<W> for Staged<'_, W, B> {
         self.stored.push((id, bucket));
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -259,3 +259,6 @@ fn moved<W: Width>(from: Bucket<W>, entry: Slot<W>, to: Bucket<W>) -> Option<(Bu
     let (index, group) = groups.find(entry)?;
     Some((groups.without(index).pack()?, Groups::of(to).and(group).pack()?))
 }
+
+#[cfg(test)]
+mod tests;

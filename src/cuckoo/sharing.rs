@@ -176,3 +176,6 @@ impl<W: Width> Slot<W> {
         common.tail_length().filter(|length| *length > 0).map(|_| common)
     }
 }
+
+#[cfg(test)]
+mod tests;
