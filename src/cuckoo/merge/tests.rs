@@ -76,8 +76,12 @@ impl Pair {
 
     /// Adds what the other one holds, and returns how many copies that were.
     fn add(&mut self, other: &Self) -> Result<u64, NoRoom> {
+        self.add_within(other, 2000)
+    }
+
+    fn add_within(&mut self, other: &Self, max_kicks: u32) -> Result<u64, NoRoom> {
         let (mut search, mut stored) = (Search::new(), 0);
-        let taking = Taking { kind: Kind::Counting, now: 0, max_kicks: 2000 };
+        let taking = Taking { kind: Kind::Counting, now: 0, max_kicks };
         take_region::<Four>(&other.words, &mut self.words, taking, &mut search, &mut stored)?;
         Ok(stored)
     }
@@ -162,11 +166,21 @@ fn a_sum_finds_room_by_sharing_and_by_saturating() {
         assert!(into.copies(last.entry).is_some_and(|now| now >= copies));
         assert!(keys.iter().all(|key| into.copies(key.entry).is_some_and(|now| now >= 2)));
     }
-    // As many copies of one key as both buckets count, and one more.
-    let all = group(entry(0, 9), Four::MOST_COPIES - 1);
-    let mut into = Pair::of(&[all, all]).unwrap();
-    assert_eq!(into.add(&Pair::of(&[group(all.entry, 1)]).unwrap()).unwrap(), 1);
-    assert_eq!(into.copies(all.entry), None);
+    // Seven entries have one lane left, and two are wanted. No search has met a group then.
+    let alone = [0, 1, 2, 3, 4, 5, 6].map(|tail| group(entry(tail, 9), 1));
+    for max_kicks in [0, 2000] {
+        let mut into = Pair::of(&alone).unwrap();
+        let last = group(entry(7, 9), 2);
+        assert_eq!(into.add_within(&Pair::of(&[last]).unwrap(), max_kicks).unwrap(), 2);
+        assert!(into.copies(last.entry).is_some_and(|now| now >= 2));
+    }
+    // As many copies of one key as both buckets count, and one more. One of the tails may be shorter.
+    for [here, there] in [[9, 9], [8, 9], [9, 8]] {
+        let all = group(entry(0, here), Four::MOST_COPIES - 1);
+        let mut into = Pair::of(&[all, all]).unwrap();
+        assert_eq!(into.add(&Pair::of(&[group(entry(0, there), 1)]).unwrap()).unwrap(), 1);
+        assert_eq!(into.copies(entry(0, 9)), None);
+    }
     // What is saturated stands for further copies: nothing changes. A longer entry is among its copies.
     for copies in [1, 5, Four::MOST_COPIES] {
         let mut into = Pair::of(&[group(entry(1, 1), Four::MOST_COPIES)]).unwrap();
@@ -174,6 +188,26 @@ fn a_sum_finds_room_by_sharing_and_by_saturating() {
         assert_eq!(into.add(&Pair::of(&[group(entry(0x100, 9), copies)]).unwrap()).unwrap(), 0);
         assert!(into.words == before);
     }
+}
+
+/// Both buckets are full of groups, of which one could move to a bucket whose only entry can leave.
+#[test]
+fn a_sum_moves_groups_to_make_room_for_an_entry() {
+    let one = group(entry(0, 9), 1);
+    let filling = group(entry(0x100, 9), 994);
+    let mut into = Pair::of(&[filling, filling]).unwrap();
+    let [first, _] = into.both;
+    // The tag leads to another bucket.
+    let moving = Group { entry: Slot::<Four>::new(entry(3, 9).0 ^ 4 << 10), copies: 994 };
+    let there = moving.entry.other(first);
+    let leaving = Group { entry: Slot::<Four>::new(entry(3, 9).0 ^ 8 << 10), copies: 1 };
+    assert!(!into.both.contains(&there) && leaving.entry.other(there) != first);
+    let alone = |group| Groups::none().and(group).pack().unwrap().0;
+    into.words[usize::from(first.0)] = alone(moving);
+    into.words[usize::from(there.0)] = alone(leaving);
+    assert_eq!(into.add(&Pair::of(&[one]).unwrap()).unwrap(), 1);
+    assert_eq!(into.copies(one.entry), Some(1));
+    assert_eq!(into.words[usize::from(there.0)], alone(moving));
 }
 
 /// A sum that has no room says so, and does not count what it could not store.
@@ -189,4 +223,14 @@ fn a_sum_without_room_is_refused() {
     let filling = [0, 0x100].map(|tail| group(entry(tail, 9), Four::MOST_COPIES - 1));
     let mut into = Pair::of(&filling).unwrap();
     assert!(into.add(&Pair::of(&[group(entry(0xff, 9), Four::MOST_COPIES - 1)]).unwrap()).is_err());
+}
+
+/// No writer stores a digit in a set, but a damaged file may have one.
+#[test]
+fn a_set_takes_entries_alone() {
+    let from = Pair::of(&[group(entry(3, 9), 5)]).unwrap();
+    let mut into = Pair::of(&[]).unwrap();
+    let taking = Taking { kind: Kind::Set, now: 0, max_kicks: 2000 };
+    take_region::<Four>(&from.words, &mut into.words, taking, &mut Search::new(), &mut 0).unwrap();
+    assert_eq!(into.groups(into.both[0]).iter().copied().collect::<Vec<_>>(), [group(entry(3, 9), 1)]);
 }
