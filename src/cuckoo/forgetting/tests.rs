@@ -275,3 +275,20 @@ fn a_refresh_sets_the_expiry_of_a_full_tail_and_stores_a_fresh_entry_beside_a_sh
     let found = with(&[short.with_expiry(10), expired, expired, expired], 13);
     assert_eq!(found, both);
 }
+
+#[test]
+fn a_region_is_brought_to_a_later_epoch_and_left_alone_in_its_own() {
+    type W = Four3;
+    let fresh = Place::<W>::new(29 << 58, 0x7c << 55).fingerprint;
+    let mut words = Box::new([0; BUCKETS_PER_REGION as usize]);
+    // Entries that have 0 to 3 epochs left at epoch 10.
+    words[5] =
+        (0..4).fold(Bucket::<W>::new(0), |bucket, lane| bucket.with(lane, fresh.with_expiry(10 + lane))).0;
+    let mut delta = Delta::default();
+    assert_eq!(brought::<W>(&words, 10..10, &mut delta), None);
+    assert_eq!(brought::<crate::cuckoo::Four>(&words, 10..12, &mut delta), None);
+    assert_eq!(delta.removed_in_all(), 0);
+    let now = brought::<W>(&words, 10..12, &mut delta).unwrap();
+    assert_eq!(Bucket::<W>::new(now[5]).slot(3), fresh.with_expiry(13));
+    assert_eq!((delta.removed_in_all(), now[5] >> 48 << 48), (3, now[5]));
+}

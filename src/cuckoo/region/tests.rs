@@ -966,6 +966,77 @@ fn check_popular_pair<W: Width>() {
     assert_eq!((count(&mut memory, place), count(&mut memory, popular_place)), (Ok(Some(1)), Ok(None)));
 }
 
+/// The steps of section 4.4, each where the ones before it do not apply.
+#[test]
+fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
+    let key = numbered(21, 0);
+    let [first, second] = key.buckets::<Four>();
+    let own = key.place::<Four>().fingerprint;
+    // The tail without its last bit, and none at all.
+    let (shorter, void) = (Slot::new(own.0 & !3 | 2), Slot::new(own.tag() << 10 | 1 << 9));
+    // Of this pair of buckets, with tails that begin in another way. They can only move within the pair.
+    let stuck = |number: u32| Slot::<Four>::new(own.0 ^ 1 << 9 ^ number << 1);
+    let moving = leading::<Four>(first, |other| other != second);
+    let group = |entry, copies| Group { entry, copies };
+    let insert_into = |buckets: [Bucket<Four>; 2]| {
+        let mut memory = Memory::<Four>::new();
+        [first, second].into_iter().zip(buckets).for_each(|(id, bucket)| {
+            memory.buckets[usize::from(id)] = bucket;
+        });
+        let inserted = insert(&mut memory, key.place(), MAX_KICKS, &mut Search::new()).unwrap();
+        assert_eq!(inserted == Inserted::Quarantined, memory.stored.is_empty());
+        (inserted, [first, second].map(|id| groups_plainly(memory.at(id))))
+    };
+    let of = |groups: &[Group<Four>]| {
+        groups.iter().fold(Groups::none(), |all, group| all.and(*group)).pack().unwrap()
+    };
+    let counted = |digits| Inserted::Counted { digits, saturates: false };
+    let (none, one, two) = (vec![], group(own, 1), group(own, 2));
+
+    // 2: no other digit, although the first bucket has room for one.
+    let now = insert_into([of(&[one]), of(&[two])]);
+    assert_eq!(now, (counted(0), [vec![one], vec![group(own, 3)]]));
+    // 3: two groups of one bucket become one.
+    let now = insert_into([of(&[one, group(shorter, 1)]), of(&[])]);
+    let merged = group(shorter, 3);
+    let before = [of(&[one, group(shorter, 1)]), of(&[]), of(&[])];
+    assert_eq!(now.0, Inserted::Merged { before, after: [of(&[merged]), of(&[])] });
+    assert_eq!(now.1, [vec![merged], none.clone()]);
+    // 4: another digit.
+    let now = insert_into([of(&[one]), of(&[])]);
+    assert_eq!(now, (counted(1), [vec![two], none.clone()]));
+    // 5: another digit in a lane that is freed, although the other bucket has room for an entry.
+    let others = [group(moving, 1); 3];
+    let now = insert_into([of(&[&[one][..], &others].concat()), of(&[])]);
+    assert_eq!(now, (counted(1), [vec![two, others[0], others[1]], none.clone()]));
+    // 6: an entry of its own, also beside a quarantined bucket.
+    let now = insert_into([of(&[]), Bucket::QUARANTINED]);
+    assert_eq!(now, (Inserted::Stored, [vec![one], none.clone()]));
+    // 7: nothing, although a lane could be freed for a digit.
+    let full = of(&[&[one][..], &others].concat());
+    let now = insert_into([full, Bucket::QUARANTINED]);
+    assert_eq!(now, (Inserted::Quarantined, [groups_plainly(full), none]));
+    // 9: the groups of both buckets become one. They have no tail, so they could not share an entry.
+    let many = group(void, 32);
+    let [a, b, c, d] = [0, 1, 2, 3].map(|number| group(stuck(number), 1));
+    let (inserted, now) = insert_into([of(&[many, a, b]), of(&[many, c, d])]);
+    let after = [of(&[group(void, 65)]), of(&[])];
+    assert_eq!(inserted, Inserted::Merged { before: [of(&[many]), of(&[many]), of(&[])], after });
+    let mut copies = now.concat().iter().map(|group| group.copies).collect::<Vec<_>>();
+    copies.sort_unstable();
+    assert_eq!(copies, [1, 1, 1, 1, 65]);
+    // 10: two groups share an entry.
+    let twice = [0, 1, 2, 3].map(|number| group(stuck(number), 2));
+    let (inserted, now) = insert_into([of(&twice[..2]), of(&twice[2..])]);
+    assert!(matches!(inserted, Inserted::Merged { .. }), "{inserted:?}");
+    assert_eq!(now.concat().iter().map(|group| group.copies).sum::<u32>(), 9);
+    // 11: the copy saturates the group that fills its bucket.
+    let most = group(own, Four::MOST_COPIES - 1);
+    let now = insert_into([of(&[a, b, c, d]), of(&[most])]);
+    let saturated = group(own, Four::MOST_COPIES);
+    assert_eq!(now, (Inserted::Counted { digits: 0, saturates: true }, [vec![a, b, c, d], vec![saturated]]));
+}
+
 /// Two groups fill the buckets of one pair, and each can only take the other's place. A displacement that moved one twice
 /// would go around in circles until its kicks are spent.
 fn check_closed_pair<W: Width>() {
