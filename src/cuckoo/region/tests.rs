@@ -984,7 +984,8 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
             memory.buckets[usize::from(id)] = bucket;
         });
         let inserted = insert(&mut memory, key.place(), MAX_KICKS, &mut Search::new()).unwrap();
-        assert_eq!(inserted == Inserted::Quarantined, memory.stored.is_empty());
+        let nothing = matches!(inserted, Inserted::Quarantined | Inserted::NoPath);
+        assert_eq!(nothing, memory.stored.is_empty());
         (inserted, [first, second].map(|id| groups_plainly(memory.at(id))))
     };
     let of = |groups: &[Group<Four>]| {
@@ -996,6 +997,9 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     // 2: no other digit, although the first bucket has room for one.
     let now = insert_into([of(&[one]), of(&[two])]);
     assert_eq!(now, (counted(0), [vec![one], vec![group(own, 3)]]));
+    // Of two, the one with the longer tail counts it.
+    let now = insert_into([of(&[group(shorter, 2), two]), of(&[])]);
+    assert_eq!(now, (counted(0), [vec![group(shorter, 2), group(own, 3)], none.clone()]));
     // 3: two groups of one bucket become one.
     let now = insert_into([of(&[one, group(shorter, 1)]), of(&[])]);
     let merged = group(shorter, 3);
@@ -1034,7 +1038,15 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     let most = group(own, Four::MOST_COPIES - 1);
     let now = insert_into([of(&[a, b, c, d]), of(&[most])]);
     let saturated = group(own, Four::MOST_COPIES);
-    assert_eq!(now, (Inserted::Counted { digits: 0, saturates: true }, [vec![a, b, c, d], vec![saturated]]));
+    let saturates = Inserted::Counted { digits: 0, saturates: true };
+    assert_eq!(now, (saturates, [vec![a, b, c, d], vec![saturated]]));
+    // Of two, it is the one with the shorter tail.
+    let now = insert_into([of(&[group(shorter, most.copies)]), of(&[most])]);
+    assert_eq!(now, (saturates, [vec![group(shorter, Four::MOST_COPIES)], vec![most]]));
+    // 13: no room. A group that does not fill its bucket is not saturated.
+    let last = [group(own, 32), a, b];
+    let now = insert_into([of(&last), of(&[0, 1, 2, 3].map(|number| group(stuck(number), 1)))]);
+    assert_eq!(now, (Inserted::NoPath, [last.to_vec(), vec![a, b, c, d]]));
 }
 
 /// Two groups fill the buckets of one pair, and each can only take the other's place. A displacement that moved one twice
