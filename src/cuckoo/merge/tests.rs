@@ -234,3 +234,18 @@ fn a_set_takes_entries_alone() {
     take_region::<Four>(&from.words, &mut into.words, taking, &mut Search::new(), &mut 0).unwrap();
     assert_eq!(into.groups(into.both[0]).iter().copied().collect::<Vec<_>>(), [group(entry(3, 9), 1)]);
 }
+
+/// Their queries are answered "present" already. What is malformed may answer anything, so it becomes quarantined.
+#[test]
+fn a_pair_with_a_quarantined_bucket_takes_nothing_and_its_bucket_is_quarantined_in_the_sum() {
+    let quarantined = Bucket::<Four>::QUARANTINED.0;
+    let malformed = Bucket::<Four>::new(0).with(0, Slot::of_digit(3)).with(1, entry(5, 9)).0;
+    let held = Pair::of(&[group(entry(1, 9), 2)]).unwrap();
+    let [first, second] = held.both.map(|id| usize::from(id.0));
+    for (in_from, in_into) in [(quarantined, 0), (malformed, 0), (0, quarantined)] {
+        let (mut from, mut into) = (Pair::of(&[group(entry(1, 9), 2)]).unwrap(), Pair::of(&[]).unwrap());
+        (from.words[second], into.words[second]) = (in_from, in_into);
+        assert_eq!(into.add(&from).unwrap(), 0);
+        assert_eq!((into.words[first], into.words[second]), (0, quarantined));
+    }
+}
