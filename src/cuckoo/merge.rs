@@ -58,13 +58,16 @@ pub(crate) fn take_region<W: Width>(
 ) -> Result<(), NoRoom> {
     each_group(from, into, |buckets, id, group: Group<W>| {
         let both = [id, group.entry.other(id)];
+        let group = match kind {
+            Kind::Counting => group,
+            // Neither holds digits, but a damaged file may.
+            Kind::Set | Kind::Forgetting => Group { copies: 1, ..group },
+        };
         let room = match kind {
             Kind::Set | Kind::Forgetting if covered_or_shortens(buckets, id, group.entry, now) => {
                 return Ok(());
             }
-            Kind::Set | Kind::Forgetting => {
-                store_group(buckets, id, Group { copies: 1, ..group }, max_kicks, search)
-            }
+            Kind::Set | Kind::Forgetting => store_group(buckets, id, group, max_kicks, search),
             Kind::Counting if is_answered(buckets, both, group.entry) => return Ok(()),
             Kind::Counting => {
                 add_to_another(buckets, id, group, group.lanes())

@@ -231,7 +231,9 @@ fn a_set_takes_entries_alone() {
     let from = Pair::of(&[group(entry(3, 9), 5)]).unwrap();
     let mut into = Pair::of(&[]).unwrap();
     let taking = Taking { kind: Kind::Set, now: 0, max_kicks: 2000 };
-    take_region::<Four>(&from.words, &mut into.words, taking, &mut Search::new(), &mut 0).unwrap();
+    let mut stored = 0;
+    take_region::<Four>(&from.words, &mut into.words, taking, &mut Search::new(), &mut stored).unwrap();
+    assert_eq!(stored, 1);
     assert_eq!(into.groups(into.both[0]).iter().copied().collect::<Vec<_>>(), [group(entry(3, 9), 1)]);
 }
 
