@@ -111,6 +111,28 @@ impl World {
         all
     }
 
+    /// A crowded world, and a group with one or both of its buckets there.
+    pub(crate) fn with_a_group_to_put(random: &mut Random) -> (Self, Group<Four>, Vec<BucketId>) {
+        let world = Self::crowded(random);
+        let group = Group { entry: Self::some_entry(random), copies: random.one_of(&COPIES) };
+        let id = BucketId(FIRST + random.below(8) as u16);
+        let mut ids = vec![id, group.entry.other(id)];
+        if random.below(3) == 0 {
+            ids.truncate(1);
+        }
+        (world, group, ids)
+    }
+
+    /// Fails unless `put`, if anything was put, and a bucket of it, is all that is new since `before`.
+    pub(crate) fn check_put(&self, before: &Self, put: Option<(BucketId, Group<Four>)>) {
+        assert_eq!(self.quarantined(), before.quarantined());
+        assert!(put.is_some() || self.stored == 0);
+        let mut expected = before.groups();
+        expected.extend(put.map(|(id, group)| home(id, group)));
+        expected.sort_unstable();
+        assert_eq!(self.groups(), expected, "{put:?} in {:x?}", before.buckets);
+    }
+
     pub(crate) fn quarantined(&self) -> Vec<BucketId> {
         Self::ids().filter(|id| self.at(*id) == Bucket::QUARANTINED).collect()
     }
@@ -123,7 +145,7 @@ fn some_entry(random: &mut Random, tags: &[u32], beginnings: usize) -> Slot<Four
     entry(random.one_of(tags), tail >> (9 - length), length)
 }
 
-pub(crate) fn home(id: BucketId, group: Group<Four>) -> (u16, u32, u32) {
+fn home(id: BucketId, group: Group<Four>) -> (u16, u32, u32) {
     // A universal slot has no other bucket.
     let other = if group.entry.is_universal() { id } else { group.entry.other(id) };
     (id.0.min(other.0), group.entry.0, group.copies)
@@ -153,30 +175,21 @@ fn a_displacement_adds_a_group_and_keeps_all_others() {
     let (mut random, mut search) = (Random(1), Search::new());
     let (mut put, mut by_others, mut refused) = (0, 0, 0);
     for _ in 0..6000 {
-        let mut world = World::crowded(&mut random);
+        let (mut world, group, ids) = World::with_a_group_to_put(&mut random);
         let before = world.clone();
-        let group = Group { entry: World::some_entry(&mut random), copies: random.one_of(&COPIES) };
-        let id = BucketId(FIRST + random.below(8) as u16);
-        let ids = [id, group.entry.other(id)];
-        let ids = if random.below(3) == 0 { &ids[..1] } else { &ids };
         // Chains of groups take all of the first thousand.
         let may = random.one_of(&[0, 5, 100, 16_000]);
         let mut kicks = may;
         let any = &mut AnyBuckets(&mut world);
-        let Ok(done) = displace(any, &mut search, &[], ids, group, &mut kicks);
+        let Ok(done) = displace(any, &mut search, &[], &ids, group, &mut kicks);
         assert!(kicks <= may, "{kicks} of {may} are left");
-        assert_eq!(world.quarantined(), before.quarantined());
+        world.check_put(&before, done.then_some((ids[0], group)));
         if !done {
             refused += 1;
-            assert_eq!(world.stored, 0);
             continue;
         }
         put += 1;
         by_others += u32::from(world.stored > 1);
-        let mut expected = before.groups();
-        expected.push(home(id, group));
-        expected.sort_unstable();
-        assert_eq!(world.groups(), expected, "{group:?} in {ids:?} of {:x?}", before.buckets);
     }
     assert!(put > 1000 && by_others > 300 && refused > 1000, "{put} {by_others} {refused}");
 }

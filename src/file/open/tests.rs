@@ -309,7 +309,7 @@ fn a_reader_whose_file_is_replaced_while_it_opens_opens_the_new_one() {
     assert_eq!(opened(inode), 1);
     thread::scope(|scope| {
         let reader = scope.spawn(|| Options::new().read(&files.data)?.contains(b"new"));
-        while opened(inode) == 1 {
+        while opened(inode) == 1 && !reader.is_finished() {
             thread::yield_now();
         }
         std::fs::rename(&new, &files.data).unwrap();
