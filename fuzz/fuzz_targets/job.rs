@@ -33,6 +33,9 @@ const MOST_COMMITS: u64 = 1000;
 /// An input is extended to this many bytes by repetition, before it is compressed.
 const MOST_REPEATED: usize = 100_000;
 
+/// The same for an input that is compressed data: four of its bytes may decompress to 128 KiB, of few records.
+const MOST_REPEATED_COMPRESSED: usize = 2000;
+
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     to.write_all(bytes).expect("memory");
@@ -41,6 +44,13 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 1).expect("memory")
+}
+
+/// Whether a job decompresses what begins so.
+fn is_compressed(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x1f\x8b")
+        || bytes.starts_with(b"\x28\xb5\x2f\xfd")
+        || bytes.get(1..4) == Some(b"\x2a\x4d\x18")
 }
 
 /// Whether every path of the job stays in the folder of the job file.
@@ -229,7 +239,8 @@ fn assert_present(dir: &Path, keys: &[&[u8]]) {
 fn any_input(mut input: Input<'_>) {
     let case = Case::new(&mut input);
     let (packing, repeat, cut, stops) = (input.u8(), input.u16(), input.u16(), input.u8());
-    let times = usize::from(repeat).min(MOST_REPEATED / input.0.len().max(1)).max(1);
+    let most = if is_compressed(input.0) { MOST_REPEATED_COMPRESSED } else { MOST_REPEATED };
+    let times = usize::from(repeat).min(most / input.0.len().max(1)).max(1);
     let content = input.0.repeat(times);
     let middle = usize::from(cut) * content.len() / 65_536;
     let (first, second) = content.split_at(middle);
@@ -240,11 +251,7 @@ fn any_input(mut input: Input<'_>) {
     };
     // Members and frames end where an addition begins.
     let (packed_first, packed) = (pack(first), [pack(first), pack(second)].concat());
-    let is_known = packing % 4 > 1
-        || !content.starts_with(b"\x1f\x8b")
-            && !content.starts_with(b"\x28\xb5\x2f\xfd")
-            && content.get(1..4) != Some(b"\x2a\x4d\x18");
-
+    let is_known = packing % 4 > 1 || !is_compressed(&content);
     let (one, other) = (folder(), folder());
     let dirs = [one.path(), other.path()];
     let jobs = dirs.map(|dir| case.job(dir));
