@@ -291,7 +291,7 @@ impl Delta {
                 self.digits += i64::from(*digits);
                 self.saturated += i64::from(*saturates);
             }
-            Inserted::Merged { before, after } => {
+            Inserted::Regrouped { before, after } => {
                 before.iter().for_each(|bucket| self.holds(*bucket, -1));
                 after.iter().for_each(|bucket| self.holds(*bucket, 1));
             }
@@ -486,7 +486,10 @@ mod tests {
             delta.inserted::<Four>(&Inserted::Counted { digits, saturates: true });
         }
         assert_eq!((delta.inserted, delta.digits, delta.saturated), (5, 2, 2));
-        delta.inserted(&Inserted::Merged { before: [alone, counted, counted], after: [saturated, none] });
+        delta.inserted(&Inserted::Regrouped {
+            before: [alone, counted, counted],
+            after: [saturated, none, none],
+        });
         assert_eq!((delta.inserted, delta.by_tail[tail], delta.digits, delta.saturated), (6, 1, 3, 3));
         for nothing in [Inserted::<Four>::Absorbed, Inserted::Quarantined, Inserted::NoPath] {
             delta.inserted(&nothing);

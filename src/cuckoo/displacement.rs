@@ -6,6 +6,9 @@
 //! must leave for it are put into their other buckets in the same way. Every minimal set of leaving groups is tried, the
 //! fewest lanes first. A group that was put somewhere stays there, so each attempt ends. Attempts go deeper and deeper,
 //! so that one that moves few groups is found first.
+//!
+//! Where whole groups find no room, one of them may be *divided*: it becomes two groups of its entry, one in each bucket
+//! of its pair, each of fewer lanes. Three groups of 3, 3 and 2 lanes fit into the eight lanes of a pair only so.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
 use super::group::{Group, Groups, MOST};
@@ -26,6 +29,13 @@ const EFFORT: u32 = 8;
 /// The entries that the displacements of one insert may examine, if one search may examine `max_kicks`.
 pub(super) const fn effort(max_kicks: u32) -> u32 {
     max_kicks.saturating_mul(EFFORT)
+}
+
+/// A group that was divided over both of its buckets.
+#[derive(Clone, Copy)]
+pub(super) struct Division<W> {
+    pub(super) whole: Group<W>,
+    pub(super) parts: [Group<W>; 2],
 }
 
 /// Puts a group into one of the buckets `ids`, both of its pair or one of them, by a chain of groups, or by displacement.
@@ -49,20 +59,34 @@ pub(super) fn displace<W: Width, E>(
         staged.commit();
         return Ok(true);
     }
-    let mut displacement = Displacement { search, staged, put: Vec::new(), kicks, cut: false };
-    for depth in 0..=DEPTH {
-        displacement.cut = false;
-        for id in ids {
-            if displacement.put(*id, group, depth)? {
-                displacement.staged.commit();
-                return Ok(true);
-            }
-        }
-        if !displacement.cut || *displacement.kicks == 0 {
-            break;
-        }
+    let mut displacement = Displacement::new(search, staged, kicks);
+    let done = displacement.put_deeper_and_deeper(ids, group)?;
+    if done {
+        displacement.staged.commit();
     }
-    Ok(false)
+    Ok(done)
+}
+
+/// Like [`displace`], without the chain of groups, and one of the groups in the way may be divided. Returns the division
+/// if one was made; `None` if there is no room.
+#[cold]
+pub(super) fn displace_dividing<W: Width, E>(
+    buckets: &mut AnyBuckets<'_, W, E>,
+    search: &mut Search,
+    given: &[(BucketId, Bucket<W>)],
+    ids: &[BucketId],
+    group: Group<W>,
+    kicks: &mut u32,
+) -> Result<Option<Option<Division<W>>>, E> {
+    let staged = Staged { buckets, stored: given.to_vec() };
+    let mut displacement = Displacement { may_divide: true, ..Displacement::new(search, staged, kicks) };
+    let done = displacement.put_deeper_and_deeper(ids, group)?;
+    if !done {
+        return Ok(None);
+    }
+    let divided = displacement.divided;
+    displacement.staged.commit();
+    Ok(Some(divided))
 }
 
 struct Displacement<'a, W, B> {
@@ -70,21 +94,70 @@ struct Displacement<'a, W, B> {
     staged: Staged<'a, W, B>,
     /// The groups that were put, and where: they are not moved again.
     put: Vec<Kept<W>>,
+    /// Whether one group may be divided.
+    may_divide: bool,
+    divided: Option<Division<W>>,
     /// Entries that may still be examined.
     kicks: &'a mut u32,
     /// Whether the depth limit left anything untried.
     cut: bool,
 }
 
-impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
+/// A way to make room in a bucket.
+struct Way<W> {
+    /// The groups that stay.
+    stay: Groups<W>,
+    /// The groups that leave for their other buckets,
+    leave: Groups<W>,
+    /// and one that does both, in parts.
+    divided: Option<Division<W>>,
+}
+
+/// What an attempt starts from.
+struct Mark<W> {
+    stored: usize,
+    put: usize,
+    divided: Option<Division<W>>,
+}
+
+impl<'a, W: Width, B: BucketsMut<W>> Displacement<'a, W, B> {
+    fn new(search: &'a mut Search, staged: Staged<'a, W, B>, kicks: &'a mut u32) -> Self {
+        Self { search, staged, put: Vec::new(), may_divide: false, divided: None, kicks, cut: false }
+    }
+
+    fn mark(&self) -> Mark<W> {
+        Mark { stored: self.staged.stored.len(), put: self.put.len(), divided: self.divided }
+    }
+
+    fn undo(&mut self, to: &Mark<W>) {
+        self.staged.stored.truncate(to.stored);
+        self.put.truncate(to.put);
+        self.divided = to.divided;
+    }
+
+    /// Puts a group into one of the buckets `ids`. If that fails, nothing is staged.
+    fn put_deeper_and_deeper(&mut self, ids: &[BucketId], group: Group<W>) -> Result<bool, B::Error> {
+        for depth in 0..=DEPTH {
+            self.cut = false;
+            for id in ids {
+                if self.put(*id, group, depth)? {
+                    return Ok(true);
+                }
+            }
+            if !self.cut || *self.kicks == 0 {
+                break;
+            }
+        }
+        Ok(false)
+    }
+
     /// Puts a group into a bucket. If that fails, nothing is staged.
     fn put(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
-        let before = (self.staged.stored.len(), self.put.len());
+        let before = self.mark();
         self.put.push((id, group.entry));
         let done = self.put_by_chains(id, group)? || self.put_for_others(id, group, depth)?;
         if !done {
-            self.staged.stored.truncate(before.0);
-            self.put.truncate(before.1);
+            self.undo(&before);
         }
         Ok(done)
     }
@@ -111,43 +184,83 @@ impl<W: Width, B: BucketsMut<W>> Displacement<'_, W, B> {
     /// Puts a group into the lanes of other groups, and puts those into their other buckets.
     fn put_for_others(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
         let here = Groups::of(self.staged.load(id)?);
-        let before = (self.staged.stored.len(), self.put.len());
-        for leaving in self.ways_for(id, &here, group) {
+        let before = self.mark();
+        for Way { stay, leave, divided } in self.ways_for(id, &here, group) {
             if depth == 0 {
                 self.cut = true;
                 break;
             }
-            let Some(kicks) = self.kicks.checked_sub(leaving.count_ones()) else { break };
+            let Some(kicks) = self.kicks.checked_sub(leave.iter().len() as u32) else { break };
             *self.kicks = kicks;
-            let leaves = |index: usize| leaving >> index & 1 == 1;
-            let Some(with_group) = here.filtered(|index| !leaves(index)).and(group).pack() else { continue };
+            let Some(with_group) = stay.and(group).pack() else { continue };
             self.staged.store(id, with_group);
+            self.divided = self.divided.or(divided);
             let mut all = true;
-            for (_, other) in here.iter().enumerate().filter(|(index, _)| leaves(*index)) {
+            for other in leave.iter() {
                 all = all && self.put(other.entry.other(id), *other, depth - 1)?;
             }
             if all {
                 return Ok(true);
             }
-            self.staged.stored.truncate(before.0);
-            self.put.truncate(before.1);
+            self.undo(&before);
         }
         Ok(false)
     }
 
-    /// The sets of groups to displace, in the order to try them. Bit `index` of a set is the group of that index.
-    fn ways_for(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<u32> {
-        let lanes = |group: &Group<W>| group.lanes().unwrap_or(W::SLOTS);
-        let stays =
-            |group: &Group<W>| group.entry.tail_length().is_none() || self.put.contains(&(id, group.entry));
-        let (mut of_each, mut staying) = ([0; MOST], 0);
-        for (index, one) in here.iter().enumerate() {
-            of_each[index] = lanes(one);
-            staying |= u32::from(stays(one)) << index;
+    /// The ways to make room for a group in a bucket, in the order to try them.
+    fn ways_for(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<Way<W>> {
+        let must_stay =
+            |one: &Group<W>| one.entry.tail_length().is_none() || self.put.contains(&(id, one.entry));
+        let staying = here.iter().enumerate().map(|(index, one)| u32::from(must_stay(one)) << index).sum();
+        let mut all: Vec<Way<W>> = ways_to_leave(here, staying, group, None).collect();
+        if self.may_divide && self.divided.is_none() {
+            for (index, one) in here.iter().enumerate().filter(|(index, _)| staying >> index & 1 == 0) {
+                for division in divisions(*one) {
+                    let with_part = here.with(index, division.parts[0]);
+                    all.extend(ways_to_leave(&with_part, staying | 1 << index, group, Some(division)));
+                }
+            }
+            all.sort_by_key(|way| way.leave.lanes());
         }
-        let needed = (of_each.iter().sum::<u32>() + lanes(&group)).saturating_sub(W::SLOTS);
-        ways(&of_each[..here.iter().len()], staying, needed)
+        all
     }
+}
+
+/// The ways in which some of these groups leave for `group`, the fewest lanes first, if those of the set `staying` stay.
+/// The second part of a group that is divided leaves in any case.
+fn ways_to_leave<W: Width>(
+    here: &Groups<W>,
+    staying: u32,
+    group: Group<W>,
+    divided: Option<Division<W>>,
+) -> impl Iterator<Item = Way<W>> {
+    let mut of_each = [0; MOST];
+    of_each.iter_mut().zip(here.iter()).for_each(|(lanes, one)| *lanes = one.lanes().unwrap_or(W::SLOTS));
+    let needed = here.and(group).lanes().saturating_sub(W::SLOTS);
+    let sets = ways(&of_each[..here.iter().len()], staying, needed);
+    sets.into_iter().map(move |leaving| {
+        let leaves = |index: usize| leaving >> index & 1 == 1;
+        let leave = here.filtered(leaves);
+        let leave = divided.map_or(leave, |division| leave.and(division.parts[1]));
+        Way { stay: here.filtered(|index| !leaves(index)), leave, divided }
+    })
+}
+
+/// The ways to divide a group over two buckets so that it takes fewer lanes in either than whole.
+///
+/// n = 4: 2 copies are 1 and 1, 33 are 1 and 32, 64 are 32 and 32, and 3 to 32 or 65 to 993 copies are not divided.
+fn divisions<W: Width>(whole: Group<W>) -> Vec<Division<W>> {
+    // A saturated group stands for more copies than it counts.
+    let lanes = whole.lanes().filter(|_| whole.copies < W::MOST_COPIES).unwrap_or(0);
+    let mut all = Vec::new();
+    for fewer in 1..lanes {
+        let part = Group { copies: Group::<W>::most(fewer), ..whole };
+        let rest = Group { copies: whole.copies - part.copies, ..whole };
+        if rest.lanes() < Some(lanes) {
+            all.extend([[part, rest], [rest, part]].map(|parts| Division { whole, parts }));
+        }
+    }
+    all
 }
 
 /// The minimal sets of groups that free `needed` lanes, as bits, the fewest lanes first: without any one of its groups,
@@ -156,7 +269,7 @@ fn ways(lanes: &[u32], staying: u32, needed: u32) -> Vec<u32> {
     let of = |set: u32| -> u32 {
         lanes.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1).map(|(_, lanes)| lanes).sum()
     };
-    let mut ways: Vec<u32> = (1..1 << lanes.len())
+    let mut ways: Vec<u32> = (0..1 << lanes.len())
         .filter(|set| set & staying == 0 && of(*set) >= needed)
         .filter(|set| (0..8).all(|index| set >> index & 1 == 0 || of(set & !(1 << index)) < needed))
         .collect();

@@ -40,6 +40,11 @@ impl<W: Width> Group<W> {
         if lanes <= W::SLOTS { Some(lanes) } else { None }
     }
 
+    /// The most copies that so many lanes count.
+    pub(super) fn most(lanes: u32) -> u32 {
+        (1..lanes).fold(1, |most, _| most * W::HIGHEST_DIGIT + 1)
+    }
+
     /// With one more copy; `None` if that copy would saturate it.
     pub(super) const fn grown(self) -> Option<Self> {
         let copies = self.copies + 1;
@@ -53,6 +58,11 @@ impl<W: Width> Group<W> {
             if other.entry.tail_length() < self.entry.tail_length() { other.entry } else { self.entry };
         let copies = self.copies.saturating_add(other.copies).min(W::MOST_COPIES);
         Self { entry: shorter, copies }
+    }
+
+    /// A bucket that holds nothing else; an empty one if it does not fit into a bucket.
+    pub(super) fn alone(self) -> Bucket<W> {
+        Groups::none().and(self).pack().unwrap_or(Bucket::new(0))
     }
 
     const fn matches(self, query: Slot<W>) -> bool {
@@ -120,6 +130,11 @@ impl<W: Width> Groups<W> {
 
     pub(super) fn iter(&self) -> std::slice::Iter<'_, Group<W>> {
         self.groups[..self.number].iter()
+    }
+
+    /// The lanes that all of them take.
+    pub(super) fn lanes(&self) -> u32 {
+        self.iter().map(|group| group.lanes().unwrap_or(W::SLOTS)).sum()
     }
 
     /// The index and value of the group with this entry; of several, the one with the fewest copies.

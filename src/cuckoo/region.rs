@@ -4,7 +4,7 @@
 //! of `format-spec/README.md`, section 4.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
-use super::displacement::{displace, effort};
+use super::displacement::{Division, displace, displace_dividing, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::sharing::{Shared, Union, share};
@@ -19,9 +19,9 @@ pub(crate) enum Inserted<W> {
     Counted { digits: u32, saturates: bool },
     /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
     Absorbed,
-    /// Groups became one: the groups before, in the buckets that they were in, and the groups that count them and the
-    /// copy now.
-    Merged { before: [Bucket<W>; 3], after: [Bucket<W>; 2] },
+    /// Groups became one, or one became two: these groups before, in three buckets at most, and the groups that count them
+    /// and the copy now.
+    Regrouped { before: [Bucket<W>; 3], after: [Bucket<W>; 3] },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
     /// Nothing was stored, as the search examined as many entries as it may and found no room.
@@ -283,14 +283,23 @@ fn insert_among_groups<W: Width, E>(
     if displace(buckets, search, &[], &ids(both), alone, kicks)? {
         return Ok(Inserted::Stored);
     }
-    if let Some(merged) = merge_both(buckets, both, fingerprint, kicks, search)? {
-        return Ok(merged);
+    if let Some(united) = unite_all(both, fingerprint) {
+        if both.iter().all(|(_, bucket)| bucket.matches(fingerprint).any())
+            && displace(buckets, search, &united.others, &ids(both), united.group, kicks)?
+        {
+            return Ok(united.regrouped(None));
+        }
+        let effort = &mut effort(max_kicks);
+        let done = displace_dividing(buckets, search, &united.others, &ids(both), united.group, effort)?;
+        if let Some(divided) = done {
+            return Ok(united.regrouped(divided));
+        }
     }
     let own = own_with_copy(both, fingerprint);
     let mut share = |buckets: &mut _, wanted| -> Result<Option<Inserted<W>>, E> {
         let Some(own) = own else { return Ok(None) };
         let shared = share(buckets, both, own, wanted, &mut effort(max_kicks), search)?;
-        Ok(shared.map(|Shared { before, after }| Inserted::Merged { before, after }))
+        Ok(shared.map(|Shared { before, after }| Inserted::Regrouped { before, after }))
     };
     if let Some(shared) = share(buckets, Union::Counted)? {
         return Ok(shared);
@@ -327,7 +336,7 @@ fn saturate<W: Width, E>(
     });
     let (id, group) = filling.max_by_key(|(_, group)| group.order())?;
     let group = Group { copies: group.copies + 1, ..group };
-    buckets.store(id, Groups::none().and(group).pack()?);
+    buckets.store(id, group.alone());
     Some(Inserted::Counted { digits: 0, saturates: true })
 }
 
@@ -348,40 +357,51 @@ fn merge<W: Width, E>(
     }
     let union = groups.union(fingerprint)?.and(Group { entry: fingerprint, copies: 1 });
     buckets.store(id, groups.others(fingerprint).and(union).pack()?);
-    merged([bucket, Bucket::new(0)], union, fingerprint)
+    let none = Bucket::new(0);
+    Some(Inserted::Regrouped {
+        before: [matching(bucket, fingerprint)?, none, none],
+        after: [union.alone(), none, none],
+    })
 }
 
-/// Unites the matching groups of both buckets, counts the copy in the result, and finds room for it.
-fn merge_both<W: Width, E>(
-    buckets: &mut AnyBuckets<'_, W, E>,
-    both: Both<W>,
-    fingerprint: Slot<W>,
-    kicks: &mut u32,
-    search: &mut Search,
-) -> Result<Option<Inserted<W>>, E> {
-    let unions = of_each(both, |(_, bucket)| Groups::of(bucket).union(fingerprint));
-    let [Some(first), Some(second)] = unions else { return Ok(None) };
-    let union = first.and(second).and(Group { entry: fingerprint, copies: 1 });
-    if union.copies >= W::MOST_COPIES || union.lanes().is_none() {
-        return Ok(None);
+/// The groups of both buckets that match, united with the copy to be inserted.
+struct United<W> {
+    /// What they become: an entry alone if none matches.
+    group: Group<W>,
+    /// They themselves, in the buckets that they are in,
+    before: [Bucket<W>; 2],
+    /// and these buckets without them.
+    others: [(BucketId, Bucket<W>); 2],
+}
+
+/// `None` if the copies are more than one group counts.
+fn unite_all<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<United<W>> {
+    let [first, second] = of_each(both, |(_, bucket)| Groups::of(bucket).union(fingerprint));
+    let group =
+        [first, second].into_iter().flatten().fold(Group { entry: fingerprint, copies: 1 }, Group::and);
+    group.lanes().filter(|_| group.copies < W::MOST_COPIES)?;
+    let [one, other] =
+        of_each(both, |(id, bucket)| Some((id, Groups::of(bucket).others(fingerprint).pack()?)));
+    let [first, second] = of_each(both, |(_, bucket)| matching(bucket, fingerprint));
+    Some(United { group, before: [first?, second?], others: [one?, other?] })
+}
+
+/// The groups of a bucket that match.
+fn matching<W: Width>(bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Bucket<W>> {
+    let groups = Groups::of(bucket);
+    groups.filtered(|index| groups.matching(fingerprint).any(|(matching, _)| matching == index)).pack()
+}
+
+impl<W: Width> United<W> {
+    /// What was done by storing the group, if a group was divided for it or not.
+    fn regrouped(&self, divided: Option<Division<W>>) -> Inserted<W> {
+        let (none, own, [first, second]) = (Bucket::new(0), self.group.alone(), self.before);
+        let (before, parts) = divided.map_or((none, [none; 2]), |Division { whole, parts }| {
+            (whole.alone(), of_each(parts, Group::alone))
+        });
+        let after = [own, parts[0], parts[1]];
+        Inserted::Regrouped { before: [first, second, before], after }
     }
-    let others = of_each(both, |(id, bucket)| Some((id, Groups::of(bucket).others(fingerprint).pack()?)));
-    let [Some(in_first), Some(in_second)] = others else { return Ok(None) };
-    let done = displace(buckets, search, &[in_first, in_second], &ids(both), union, kicks)?;
-    Ok(if done { merged(of_each(both, |(_, bucket)| bucket), union, fingerprint) } else { None })
-}
-
-fn merged<W: Width>(
-    [first, second]: [Bucket<W>; 2],
-    union: Group<W>,
-    fingerprint: Slot<W>,
-) -> Option<Inserted<W>> {
-    let of = |bucket| {
-        let groups = Groups::of(bucket);
-        groups.filtered(|index| groups.matching(fingerprint).any(|(matching, _)| matching == index)).pack()
-    };
-    let (none, after) = (Bucket::new(0), Groups::none().and(union).pack()?);
-    Some(Inserted::Merged { before: [of(first)?, of(second)?, none], after: [after, none] })
 }
 
 /// Takes the entry that matches, if there is just one and it has no digits, and returns the length of its tail. Else

@@ -19,7 +19,7 @@ pub(super) struct Shared<W: Width> {
     /// The groups before, in the buckets that they were in.
     pub(super) before: [Bucket<W>; 3],
     /// The groups that count them and the copy now.
-    pub(super) after: [Bucket<W>; 2],
+    pub(super) after: [Bucket<W>; 3],
 }
 
 /// Two groups that may become one.
@@ -75,11 +75,10 @@ pub(super) fn share<W: Width, E>(
         let done = displace(any, search, &given, &pair, union, kicks)?
             && (candidate.with_own || displace(any, search, &[], &ids, own, kicks)?);
         if done {
-            let alone = |group| Groups::none().and(group).pack();
-            let after = [alone(union), if candidate.with_own { None } else { alone(own) }];
+            let none = Bucket::new(0);
+            let after = [union.alone(), if candidate.with_own { none } else { own.alone() }, none];
             let stored = staged.stored;
             stored.into_iter().for_each(|(id, bucket)| buckets.store(id, bucket));
-            let after = after.map(|group| group.unwrap_or(Bucket::new(0)));
             return Ok(Some(Shared { before, after }));
         }
     }

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use super::*;
 use crate::cuckoo::bucket::Slot;
-use crate::cuckoo::widths::Four;
+use crate::cuckoo::widths::{Four, Two};
 
 pub(crate) struct Random(pub(crate) u64);
 
@@ -194,6 +194,65 @@ fn a_displacement_adds_a_group_and_keeps_all_others() {
     assert!(put > 1000 && by_others > 300 && refused > 1000, "{put} {by_others} {refused}");
 }
 
+#[test]
+fn a_division_takes_fewer_lanes_in_either_bucket() {
+    fn check<W: Width>(most: u32) {
+        let of = |copies| Group { entry: Slot::<W>::new(1), copies };
+        let lanes = |copies| of(copies).lanes().unwrap_or(W::SLOTS + 1);
+        for copies in (1..most).chain([W::MOST_COPIES - 1, W::MOST_COPIES]) {
+            let mut found: Vec<[u32; 2]> =
+                divisions(of(copies)).iter().map(|division| division.parts.map(|part| part.copies)).collect();
+            // Of all that take the same lanes, the one whose first part has the most copies, and that one turned round.
+            let fewer = |a: &u32| lanes(*a).max(lanes(copies - a)) < lanes(copies) && copies < W::MOST_COPIES;
+            let fullest = |a: &u32| lanes(*a) < lanes(*a + 1);
+            let ways = (1..copies.min(most)).filter(|a| fewer(a) && fullest(a));
+            let mut expected: Vec<_> = ways.flat_map(|a| [[a, copies - a], [copies - a, a]]).collect();
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{copies}");
+        }
+    }
+    check::<Four>(2100);
+    check::<Two>(Two::MOST_COPIES);
+    let divided = |copies| !divisions(Group { entry: entry(0, 1, 9), copies }).is_empty();
+    let all: Vec<u32> = (1..3000).filter(|copies| divided(*copies)).collect();
+    assert_eq!(all, [2..=2, 33..=64, 994..=1986].into_iter().flatten().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_displacement_that_may_divide_divides_one_group_at_most_and_keeps_all_others() {
+    let (mut random, mut search) = (Random(1), Search::new());
+    let (mut whole, mut divided, mut only) = (0, 0, 0);
+    for _ in 0..6000 {
+        let (mut world, group, ids) = World::with_a_group_to_put(&mut random);
+        let before = world.clone();
+        let any = &mut AnyBuckets(&mut world);
+        let Ok(done) = displace_dividing(any, &mut search, &[], &ids, group, &mut 16_000);
+        let Some(Some(Division { whole: gone, parts })) = done else {
+            world.check_put(&before, done.map(|_| (ids[0], group)));
+            whole += u32::from(done.is_some());
+            continue;
+        };
+        divided += 1;
+        assert_eq!(parts[0].copies + parts[1].copies, gone.copies);
+        // Both parts are in one pair of buckets: they differ from what was there in nothing else.
+        let (mut expected, mut now) = (before.groups(), world.groups());
+        expected.push(home(ids[0], group));
+        expected.sort_unstable();
+        expected.retain(|one| now.iter().position(|other| one == other).map(|at| now.remove(at)).is_none());
+        let &[(at, entry, copies)] = &expected[..] else { panic!("{expected:?}") };
+        assert_eq!((entry, copies), (gone.entry.0, gone.copies));
+        let mut of_parts = parts.map(|part| (at, entry, part.copies));
+        of_parts.sort_unstable();
+        assert_eq!(now, of_parts);
+        assert_eq!(world.quarantined(), before.quarantined());
+        let mut again = before.clone();
+        let any = &mut AnyBuckets(&mut again);
+        only += u32::from(!displace(any, &mut search, &[], &ids, group, &mut 16_000).unwrap());
+    }
+    assert!(whole > 1000 && divided > 100 && only > 50, "{whole} {divided} {only}");
+}
+
 /// Every group in the way fills a bucket, or is one of two in it. No chain of groups passes a bucket with two of them.
 #[test]
 fn groups_displace_one_another_twelve_deep_and_no_deeper() {
@@ -279,8 +338,8 @@ fn what_was_tried_in_vain_is_forgotten() {
     let (mut search, mut kicks) = (Search::new(), 16_000);
     let mut try_in = |world: &mut World, put: &[Kept<Four>], group, by_chains: bool| {
         let staged = Staged { buckets: world, stored: Vec::new() };
-        let (put, kicks) = (put.to_vec(), &mut kicks);
-        let mut displacement = Displacement { search: &mut search, staged, put, kicks, cut: false };
+        let mut displacement =
+            Displacement { put: put.to_vec(), ..Displacement::new(&mut search, staged, &mut kicks) };
         let Ok(done) = match by_chains {
             true => displacement.put_by_chains(bucket, group),
             false => displacement.put_for_others(bucket, group, 1),
@@ -308,8 +367,8 @@ fn what_was_tried_in_vain_is_forgotten() {
     assert!(try_in(&mut last, &[], coming(1), true).0);
     // One lane can be freed of the two that are wanted.
     let mut world = world(&[&here[..], &[moving(4, 1)]].concat());
-    let (staged, put) = (Staged { buckets: &mut world, stored: Vec::new() }, Vec::new());
-    let mut displacement = Displacement { search: &mut search, staged, put, kicks: &mut kicks, cut: false };
+    let staged = Staged { buckets: &mut world, stored: Vec::new() };
+    let mut displacement = Displacement::new(&mut search, staged, &mut kicks);
     assert_eq!(displacement.put(bucket, coming(2), 0), Ok(false));
     assert!(displacement.cut && displacement.staged.stored.is_empty() && displacement.put.is_empty());
 }

@@ -324,7 +324,7 @@ impl<W: Width> History<W> {
                 assert!(before.iter().any(|bucket| bucket.is_saturated()), "{before:x?}");
                 assert_eq!(self.memory.stored, []);
             }
-            Inserted::Merged { before: one, after } => self.check_merged(key, before, one, after),
+            Inserted::Regrouped { before: one, after } => self.check_regrouped(key, before, one, after),
             Inserted::Quarantined | Inserted::NoPath => assert_eq!(self.memory.stored, [], "{inserted:?}"),
         }
         if inserted != Inserted::NoPath {
@@ -346,31 +346,41 @@ impl<W: Width> History<W> {
         now[0]
     }
 
-    /// Groups that match the key become one that keeps their copies, under the shortest of their entries. Other groups
-    /// share the common beginning of their tails.
-    fn check_merged(
+    /// Groups that match the key become one that keeps their copies, under the shortest of their entries, and another may
+    /// be divided for it. Or groups share the common beginning of their tails.
+    fn check_regrouped(
         &mut self,
         key: Key,
         both: [Bucket<W>; 2],
         before: [Bucket<W>; 3],
-        after: [Bucket<W>; 2],
+        after: [Bucket<W>; 3],
     ) {
         let query = key.place::<W>().fingerprint;
         let matches = |group: &Group<W>| Bucket::new(u64::from(group.entry.0)).matches(query).any();
         let matching =
             |bucket: Bucket<W>| -> Vec<_> { groups_plainly(bucket).into_iter().filter(matches).collect() };
+        let [mut from, to] =
+            [before, after].map(|all| all.into_iter().flat_map(groups_plainly).collect::<Vec<_>>());
         // The groups of one bucket, or of both.
-        let from: Vec<_> = before.into_iter().flat_map(groups_plainly).collect();
         let in_both = both.map(matching);
-        if from != in_both.concat() && !in_both.contains(&from) {
-            let to = after.into_iter().flat_map(groups_plainly).collect::<Vec<_>>();
+        if let [_, one, other] = to[..]
+            && let Some(whole) = from.pop()
+        {
+            assert_eq!(
+                (one.entry, other.entry, one.copies + other.copies),
+                (whole.entry, whole.entry, whole.copies)
+            );
+            assert!(one.lanes().max(other.lanes()) < whole.lanes() && whole.copies < W::MOST_COPIES);
+            assert_eq!(from, in_both.concat());
+        } else if from != in_both.concat() && !in_both.contains(&from) {
             return self.check_shared(&from, &to);
         }
-        let [to] = groups_plainly(after[0])[..] else { panic!("{after:x?}") };
-        let shortest = from.iter().map(|group| group.entry.tail_length()).min().unwrap();
+        let to = to[0];
+        let lengths = from.iter().map(|group| group.entry.tail_length().unwrap());
+        let shortest = lengths.min().unwrap_or(W::TAIL_BITS);
         let copies: u32 = from.iter().map(|group| group.copies).sum();
-        assert!(from.len() > 1 && matches(&to), "{before:x?} {after:x?}");
-        assert_eq!((to.entry.tail_length(), to.copies), (shortest, (copies + 1).min(W::MOST_COPIES)));
+        assert!(matches(&to), "{before:x?} {after:x?}");
+        assert_eq!((to.entry.tail_length(), to.copies), (Some(shortest), (copies + 1).min(W::MOST_COPIES)));
         // All other groups change at most their places.
         let mut expected = self.entries.clone();
         let tails = expected.0.entry(key.home::<W>()).or_default();
@@ -382,7 +392,7 @@ impl<W: Width> History<W> {
                 tails.remove(place);
             }
         }
-        tails.extend((0..to.copies).map(|_| key.tail(shortest.unwrap())));
+        tails.extend((0..to.copies).map(|_| key.tail(shortest)));
         tails.sort();
         self.entries = Entries::of(&self.memory.buckets);
         assert!(self.entries == expected, "{key:x?}");
@@ -950,7 +960,7 @@ fn check_popular_pair<W: Width>() {
     let most = W::MOST_COPIES - 1;
     let mut memory = crowd([most, most]);
     let inserted = insert(&mut memory, place, MAX_KICKS, &mut Search::new()).unwrap();
-    let Inserted::Merged { before, after } = inserted else { panic!("{inserted:?}") };
+    let Inserted::Regrouped { before, after } = inserted else { panic!("{inserted:?}") };
     assert_eq!(before.into_iter().flat_map(groups_plainly).map(|group| group.copies).sum::<u32>(), 2 * most);
     let saturated = Group { entry: popular, copies: W::MOST_COPIES };
     assert_eq!(groups_plainly(after[0]), [saturated]);
@@ -962,7 +972,10 @@ fn check_popular_pair<W: Width>() {
     assert_eq!(count(&mut memory, popular_place), Ok(None));
     // What is saturated, and more of the same, become one, too.
     let mut memory = crowd([W::MOST_COPIES, most]);
-    assert!(matches!(insert(&mut memory, place, MAX_KICKS, &mut Search::new()), Ok(Inserted::Merged { .. })));
+    assert!(matches!(
+        insert(&mut memory, place, MAX_KICKS, &mut Search::new()),
+        Ok(Inserted::Regrouped { .. })
+    ));
     assert_eq!((count(&mut memory, place), count(&mut memory, popular_place)), (Ok(Some(1)), Ok(None)));
 }
 
@@ -1004,7 +1017,7 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     let now = insert_into([of(&[one, group(shorter, 1)]), of(&[])]);
     let merged = group(shorter, 3);
     let before = [of(&[one, group(shorter, 1)]), of(&[]), of(&[])];
-    assert_eq!(now.0, Inserted::Merged { before, after: [of(&[merged]), of(&[])] });
+    assert_eq!(now.0, Inserted::Regrouped { before, after: [of(&[merged]), of(&[]), of(&[])] });
     assert_eq!(now.1, [vec![merged], none.clone()]);
     // 4: another digit.
     let now = insert_into([of(&[one]), of(&[])]);
@@ -1024,17 +1037,32 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     let many = group(void, 32);
     let [a, b, c, d] = [0, 1, 2, 3].map(|number| group(stuck(number), 1));
     let (inserted, now) = insert_into([of(&[many, a, b]), of(&[many, c, d])]);
-    let after = [of(&[group(void, 65)]), of(&[])];
-    assert_eq!(inserted, Inserted::Merged { before: [of(&[many]), of(&[many]), of(&[])], after });
+    let after = [of(&[group(void, 65)]), of(&[]), of(&[])];
+    assert_eq!(inserted, Inserted::Regrouped { before: [of(&[many]), of(&[many]), of(&[])], after });
     let mut copies = now.concat().iter().map(|group| group.copies).collect::<Vec<_>>();
     copies.sort_unstable();
     assert_eq!(copies, [1, 1, 1, 1, 65]);
-    // 10: two groups share an entry.
+    // 10: a group in the way is divided. Of 3, 3 and 2 lanes, only so do all fit into 8.
+    let [once, twice] = [1, 2].map(|copies| group(stuck(3), copies));
+    let (part, rest, popular) = (group(own, 32), group(own, 1), group(stuck(0), 40));
+    let (inserted, now) = insert_into([of(&[part, twice]), of(&[popular, rest])]);
+    let before = [of(&[part]), of(&[rest]), of(&[twice])];
+    assert_eq!(
+        inserted,
+        Inserted::Regrouped { before, after: [of(&[group(own, 34)]), of(&[once]), of(&[once])] }
+    );
+    let mut divided = now.map(|mut groups| {
+        groups.sort_by_key(|group| group.copies);
+        groups
+    });
+    divided.sort_by_key(|groups| groups[1].copies);
+    assert_eq!(divided, [vec![once, group(own, 34)], vec![once, popular]]);
+    // 11: two groups share an entry.
     let twice = [0, 1, 2, 3].map(|number| group(stuck(number), 2));
     let (inserted, now) = insert_into([of(&twice[..2]), of(&twice[2..])]);
-    assert!(matches!(inserted, Inserted::Merged { .. }), "{inserted:?}");
+    assert!(matches!(inserted, Inserted::Regrouped { .. }), "{inserted:?}");
     assert_eq!(now.concat().iter().map(|group| group.copies).sum::<u32>(), 9);
-    // 11: the copy saturates the group that fills its bucket.
+    // 12: the copy saturates the group that fills its bucket.
     let most = group(own, Four::MOST_COPIES - 1);
     let now = insert_into([of(&[a, b, c, d]), of(&[most])]);
     let saturated = group(own, Four::MOST_COPIES);
@@ -1043,7 +1071,7 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     // Of two, it is the one with the shorter tail.
     let now = insert_into([of(&[group(shorter, most.copies)]), of(&[most])]);
     assert_eq!(now, (saturates, [vec![group(shorter, Four::MOST_COPIES)], vec![most]]));
-    // 13: no room. A group that does not fill its bucket is not saturated.
+    // 14: no room. A group that does not fill its bucket is not saturated.
     let last = [group(own, 32), a, b];
     let now = insert_into([of(&last), of(&[0, 1, 2, 3].map(|number| group(stuck(number), 1)))]);
     assert_eq!(now, (Inserted::NoPath, [last.to_vec(), vec![a, b, c, d]]));
@@ -1320,7 +1348,7 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
             Inserted::NoPath => return load,
             Inserted::Stored => used += 1,
             Inserted::Counted { digits, .. } => used += digits,
-            Inserted::Merged { .. } => used = held(&memory.buckets).used() as u32,
+            Inserted::Regrouped { .. } => used = held(&memory.buckets).used() as u32,
             _ => {}
         }
     }
