@@ -11,7 +11,7 @@
 //! of its pair, each of fewer lanes. Three groups of 3, 3 and 2 lanes fit into the eight lanes of a pair only so.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
-use super::group::{Group, Groups, MOST};
+use super::group::{Group, Groups};
 use super::search::{Kept, Search};
 use super::widths::Width;
 
@@ -109,7 +109,7 @@ struct Way<W> {
     stay: Groups<W>,
     /// The groups that leave for their other buckets,
     leave: Groups<W>,
-    /// and one that does both, in parts.
+    /// and one that does both: its first part stays, the second leaves.
     divided: Option<Division<W>>,
 }
 
@@ -195,6 +195,7 @@ impl<'a, W: Width, B: BucketsMut<W>> Displacement<'a, W, B> {
             let Some(with_group) = stay.and(group).pack() else { continue };
             self.staged.store(id, with_group);
             self.divided = self.divided.or(divided);
+            self.put.extend(divided.map(|division| (id, division.parts[0].entry)));
             let mut all = true;
             for other in leave.iter() {
                 all = all && self.put(other.entry.other(id), *other, depth - 1)?;
@@ -234,11 +235,9 @@ fn ways_to_leave<W: Width>(
     group: Group<W>,
     divided: Option<Division<W>>,
 ) -> impl Iterator<Item = Way<W>> {
-    let mut of_each = [0; MOST];
-    of_each.iter_mut().zip(here.iter()).for_each(|(lanes, one)| *lanes = one.lanes().unwrap_or(W::SLOTS));
+    let of_each: Vec<u32> = here.iter().map(|one| one.lanes().unwrap_or(W::SLOTS)).collect();
     let needed = here.and(group).lanes().saturating_sub(W::SLOTS);
-    let sets = ways(&of_each[..here.iter().len()], staying, needed);
-    sets.into_iter().map(move |leaving| {
+    ways(&of_each, staying, needed).into_iter().map(move |leaving| {
         let leaves = |index: usize| leaving >> index & 1 == 1;
         let leave = here.filtered(leaves);
         let leave = divided.map_or(leave, |division| leave.and(division.parts[1]));
@@ -246,21 +245,23 @@ fn ways_to_leave<W: Width>(
     })
 }
 
-/// The ways to divide a group over two buckets so that it takes fewer lanes in either than whole.
+/// The ways to divide a group over two buckets so that it takes fewer lanes in either than whole. One part has all the
+/// copies that its lanes can count.
 ///
 /// n = 4: 2 copies are 1 and 1, 33 are 1 and 32, 64 are 32 and 32, and 3 to 32 or 65 to 993 copies are not divided.
-fn divisions<W: Width>(whole: Group<W>) -> Vec<Division<W>> {
+fn divisions<W: Width>(whole: Group<W>) -> impl Iterator<Item = Division<W>> {
+    let part = move |copies| Group { copies, ..whole };
     // A saturated group stands for more copies than it counts.
     let lanes = whole.lanes().filter(|_| whole.copies < W::MOST_COPIES).unwrap_or(0);
-    let mut all = Vec::new();
-    for fewer in 1..lanes {
-        let part = Group { copies: Group::<W>::most(fewer), ..whole };
-        let rest = Group { copies: whole.copies - part.copies, ..whole };
-        if rest.lanes() < Some(lanes) {
-            all.extend([[part, rest], [rest, part]].map(|parts| Division { whole, parts }));
-        }
-    }
-    all
+    let mut of_first: Vec<u32> = (1..lanes)
+        .map(Group::<W>::most)
+        .filter(|full| part(whole.copies - full).lanes() < Some(lanes))
+        .flat_map(|full| [full, whole.copies - full])
+        .collect();
+    of_first.sort_unstable();
+    of_first.dedup();
+    let of_copies = move |copies| Division { whole, parts: [part(copies), part(whole.copies - copies)] };
+    of_first.into_iter().map(of_copies)
 }
 
 /// The minimal sets of groups that free `needed` lanes, as bits, the fewest lanes first: without any one of its groups,

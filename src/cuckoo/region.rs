@@ -379,7 +379,9 @@ fn unite_all<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<United<W>>
     let [first, second] = of_each(both, |(_, bucket)| Groups::of(bucket).union(fingerprint));
     let group =
         [first, second].into_iter().flatten().fold(Group { entry: fingerprint, copies: 1 }, Group::and);
-    group.lanes().filter(|_| group.copies < W::MOST_COPIES)?;
+    if group.copies >= W::MOST_COPIES {
+        return None;
+    }
     let [one, other] =
         of_each(both, |(id, bucket)| Some((id, Groups::of(bucket).others(fingerprint).pack()?)));
     let [first, second] = of_each(both, |(_, bucket)| matching(bucket, fingerprint));

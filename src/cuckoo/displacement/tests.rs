@@ -201,7 +201,7 @@ fn a_division_takes_fewer_lanes_in_either_bucket() {
         let lanes = |copies| of(copies).lanes().unwrap_or(W::SLOTS + 1);
         for copies in (1..most).chain([W::MOST_COPIES - 1, W::MOST_COPIES]) {
             let mut found: Vec<[u32; 2]> =
-                divisions(of(copies)).iter().map(|division| division.parts.map(|part| part.copies)).collect();
+                divisions(of(copies)).map(|division| division.parts.map(|part| part.copies)).collect();
             // Of all that take the same lanes, the one whose first part has the most copies, and that one turned round.
             let fewer = |a: &u32| lanes(*a).max(lanes(copies - a)) < lanes(copies) && copies < W::MOST_COPIES;
             let fullest = |a: &u32| lanes(*a) < lanes(*a + 1);
@@ -209,14 +209,43 @@ fn a_division_takes_fewer_lanes_in_either_bucket() {
             let mut expected: Vec<_> = ways.flat_map(|a| [[a, copies - a], [copies - a, a]]).collect();
             found.sort_unstable();
             expected.sort_unstable();
+            // Two equal parts, or two full ones, turned round are the same.
+            expected.dedup();
             assert_eq!(found, expected, "{copies}");
         }
     }
     check::<Four>(2100);
     check::<Two>(Two::MOST_COPIES);
-    let divided = |copies| !divisions(Group { entry: entry(0, 1, 9), copies }).is_empty();
+    let divided = |copies| divisions(Group { entry: entry(0, 1, 9), copies }).next().is_some();
     let all: Vec<u32> = (1..3000).filter(|copies| divided(*copies)).collect();
     assert_eq!(all, [2..=2, 33..=64, 994..=1986].into_iter().flatten().collect::<Vec<_>>());
+}
+
+#[test]
+fn the_ways_to_make_room_come_in_order_and_leave_what_was_put() {
+    type Ways = Vec<(Vec<Group<Four>>, bool)>;
+    let of = |tail, copies| Group { entry: entry(0, tail, 9), copies };
+    let ways = |here: &[Group<Four>], put: &[Group<Four>], copies| -> Ways {
+        let (mut world, mut search, mut kicks) = (World::empty(), Search::new(), 0);
+        let staged = Staged { buckets: &mut world, stored: Vec::new() };
+        let id = BucketId(FIRST);
+        let put = put.iter().map(|group| (id, group.entry)).collect();
+        let new = Displacement::new(&mut search, staged, &mut kicks);
+        let displacement = Displacement { put, may_divide: true, ..new };
+        let here = here.iter().fold(Groups::none(), |all, group| all.and(*group));
+        let ways = displacement.ways_for(id, &here, Group { entry: entry(1, 1, 9), copies });
+        ways.iter().map(|way| (way.leave.iter().copied().collect(), way.divided.is_some())).collect()
+    };
+    // Two lanes are wanted. Of a group that is divided, one part stays.
+    let (a, b, c, part) = (of(1, 1), of(2, 2), of(3, 1), of(2, 1));
+    let whole: Ways = vec![(vec![b], false), (vec![a, c], false)];
+    let divided: Ways = vec![(vec![a, part], true), (vec![c, part], true)];
+    assert_eq!(ways(&[a, b, c], &[], 2), [whole, divided].concat());
+    // What was put stays, whole.
+    assert_eq!(ways(&[a, b, c], &[b], 2), [(vec![a, c], false)]);
+    // One lane is wanted. The fewest lanes leave first.
+    let two = of(1, 5);
+    assert_eq!(ways(&[two, b], &[], 1), [(vec![part], true), (vec![two], false), (vec![b], false)]);
 }
 
 #[test]
@@ -245,6 +274,11 @@ fn a_displacement_that_may_divide_divides_one_group_at_most_and_keeps_all_others
         let mut of_parts = parts.map(|part| (at, entry, part.copies));
         of_parts.sort_unstable();
         assert_eq!(now, of_parts);
+        let holders = World::ids().filter(|id| {
+            let groups = Groups::of(world.at(*id));
+            groups.iter().any(|group| parts.contains(group) && home(*id, *group).0 == at)
+        });
+        assert!(holders.count() >= 2, "{gone:?} {:x?}", world.buckets);
         assert_eq!(world.quarantined(), before.quarantined());
         let mut again = before.clone();
         let any = &mut AnyBuckets(&mut again);

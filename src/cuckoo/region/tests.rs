@@ -380,6 +380,9 @@ impl<W: Width> History<W> {
         let shortest = lengths.min().unwrap_or(W::TAIL_BITS);
         let copies: u32 = from.iter().map(|group| group.copies).sum();
         assert!(matches(&to), "{before:x?} {after:x?}");
+        // Nothing becomes one with the copy alone, unless all lanes were taken and a longer search finds room.
+        let full = both.iter().all(|bucket| !bucket.empty_lanes().any());
+        assert!(from.len() > 1 || full, "{both:x?} {after:x?}");
         assert_eq!((to.entry.tail_length(), to.copies), (Some(shortest), (copies + 1).min(W::MOST_COPIES)));
         // All other groups change at most their places.
         let mut expected = self.entries.clone();
