@@ -205,7 +205,6 @@ impl Counts {
         Self {
             inserted: self.inserted.saturating_add(delta.inserted),
             removed: self.removed.saturating_add(delta.removed),
-            universal: self.universal,
             digits: self.digits.saturating_add_signed(delta.digits),
             saturated: self.saturated.saturating_add_signed(delta.saturated),
             by_tail,

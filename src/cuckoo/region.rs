@@ -204,7 +204,7 @@ fn count_with_room<W: Width, E>(
 ) -> Result<Option<Inserted<W>>, E> {
     let groups = Groups::of(bucket);
     let Some((index, group)) = groups.longest_match(fingerprint) else { return Ok(None) };
-    let Some(grown) = group.grown().filter(|grown| grown.lanes().is_some()) else { return Ok(None) };
+    let Some(grown) = group.grown() else { return Ok(None) };
     let kept = [(id, group.entry)];
     if let Some((id, room)) = search.free_lane(buckets, &[(id, bucket)], &kept, &mut { max_kicks })?
         && let Some(counted) = count_in(buckets, id, room, fingerprint, 1)
@@ -242,7 +242,7 @@ fn count_in<W: Width, E>(
     Some(Inserted::Counted { digits, saturates: false })
 }
 
-/// Inserts where both buckets are full, and no group that matches has room for a copy.
+/// Inserts where both buckets are full, and no group that matches has room for a copy or is saturated.
 #[inline(never)]
 fn insert_crowded<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -254,9 +254,6 @@ fn insert_crowded<W: Width, B: BucketsMut<W>>(
 ) -> Result<Inserted<W>, B::Error> {
     if is_quarantined(both) {
         return Ok(Inserted::Quarantined);
-    }
-    if is_absorbed(both, fingerprint) {
-        return Ok(Inserted::Absorbed);
     }
     if let Some((id, room)) = search.free_lane(buckets, &both, &[], &mut { max_kicks })? {
         let lane = room.empty_lanes().first().unwrap_or(0);
