@@ -9,7 +9,7 @@ use crate::format::{Geometry, Policy};
 /// not separate them.
 pub(crate) const GROWTH_THRESHOLD: f64 = 0.8;
 /// A digit counts as this many slots in that load. Groups of several lanes move less easily than single entries, so a
-/// region runs out of room at a lower load: at 0.28 to 0.53 with two slots a bucket, if an eighth of the used slots are
+/// region runs out of room at a lower load: at 0.34 to 0.59 with two slots a bucket, if an eighth of the used slots are
 /// digits (`format-spec/README.md`, section 8.3). A filter in which every key has copies doubles from a load of 0.09
 /// on.
 const DIGIT_WEIGHT: f64 = 16.0;
