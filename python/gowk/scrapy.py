@@ -22,7 +22,8 @@ scheduler of this module, which records the rest::
     SCHEDULER_DISK_QUEUE = "scrapy.squeues.PickleLifoSQLiteQueue"
     SCHEDULER_START_DISK_QUEUE = None        # start requests are queued with the others
 
-Then the requests that were being downloaded or scraped at the kill are downloaded again, and none is lost.
+Then the requests that were being downloaded or scraped at the kill are downloaded again, and none is lost. One that was
+being queued at the kill may be downloaded twice.
 """
 
 from __future__ import annotations
