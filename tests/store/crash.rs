@@ -433,40 +433,46 @@ fn failing_disk_leaves_the_store_as_before_or_as_after() {
     if crate::needs_a_folder("fails calls to the disk") {
         return;
     }
-    for (name, way, steps) in scripts() {
-        let calls = {
-            let dir = scratch();
-            let mut run = Run::start(way, dir.path(), None, None);
-            steps.iter().for_each(|step| run.do_step(step).unwrap());
-            run.recorder.calls()
-        };
-        let mut lines: std::collections::BTreeMap<String, usize> = Default::default();
-        let stride = thorough::size("step between the calls to the disk that fail", 2, 1);
-        for call in (0..calls).step_by(stride) {
-            for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
-                let dir = scratch();
-                let mut run = Run::start(way, dir.path(), Some(Fault { call, kind }), None);
-                let mut outcome = "unnoticed";
-                for step in &steps {
-                    if let Err(error) = run.do_step(step) {
-                        outcome = get_over(&mut run, step, &error, kind);
-                    }
-                }
-                let struck = run.recorder.struck().unwrap();
-                let what = format!("{name}: {struck} ({kind:?}, call {call}): {outcome}");
-                let found = look(dir.path()).unwrap_or_else(|how| panic!("{what}: {how}"));
-                let newest = run.states[run.durable].0.clone().unwrap();
-                let found_keys = found.0.clone().unwrap().1;
-                assert_eq!(found_keys, newest.1, "{what}");
-                let history = run.recorder.history();
-                let mut examiner = Examiner::new(&history, &run.states);
-                examiner.all(2, 12).unwrap_or_else(|how| panic!("{what}: {how}"));
-                continues(dir.path(), &found).unwrap_or_else(|how| panic!("{what}: {how}"));
-                *lines.entry(format!("{struck}: {outcome}")).or_default() += 1;
-            }
+    std::thread::scope(|scope| {
+        for (name, way, steps) in scripts() {
+            scope.spawn(move || fail_each_call(name, way, &steps));
         }
-        println!("{name}: {calls} calls; {lines:#?}");
+    });
+}
+
+fn fail_each_call(name: &str, way: Way, steps: &[Step]) {
+    let calls = {
+        let dir = scratch();
+        let mut run = Run::start(way, dir.path(), None, None);
+        steps.iter().for_each(|step| run.do_step(step).unwrap());
+        run.recorder.calls()
+    };
+    let mut lines: std::collections::BTreeMap<String, usize> = Default::default();
+    let stride = thorough::size("step between the calls to the disk that fail", 2, 1);
+    for call in (0..calls).step_by(stride) {
+        for kind in [ErrorKind::StorageFull, ErrorKind::Other] {
+            let dir = scratch();
+            let mut run = Run::start(way, dir.path(), Some(Fault { call, kind }), None);
+            let mut outcome = "unnoticed";
+            for step in steps {
+                if let Err(error) = run.do_step(step) {
+                    outcome = get_over(&mut run, step, &error, kind);
+                }
+            }
+            let struck = run.recorder.struck().unwrap();
+            let what = format!("{name}: {struck} ({kind:?}, call {call}): {outcome}");
+            let found = look(dir.path()).unwrap_or_else(|how| panic!("{what}: {how}"));
+            let newest = run.states[run.durable].0.clone().unwrap();
+            let found_keys = found.0.clone().unwrap().1;
+            assert_eq!(found_keys, newest.1, "{what}");
+            let history = run.recorder.history();
+            let mut examiner = Examiner::new(&history, &run.states);
+            examiner.all(2, 12).unwrap_or_else(|how| panic!("{what}: {how}"));
+            continues(dir.path(), &found).unwrap_or_else(|how| panic!("{what}: {how}"));
+            *lines.entry(format!("{struck}: {outcome}")).or_default() += 1;
+        }
     }
+    println!("{name}: {calls} calls; {lines:#?}");
 }
 
 /// Checks the error, and does the step again if it was not done.
