@@ -332,7 +332,8 @@ pub(super) fn note_skipped(input: impl fmt::Display, skipped: &Tally, done: &str
         output::note(format_args!("{input}: {no_time} records were {done} that have no valid time"));
     }
     if let (1.., Some(path)) = (malformed, rejects) {
-        output::note(format_args!("{input}: {malformed} malformed records are in {}", path.display()));
+        // They may not be written yet.
+        output::note(format_args!("{input}: {malformed} malformed records, for {}", path.display()));
     }
 }
 

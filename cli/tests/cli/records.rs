@@ -81,7 +81,7 @@ fn a_malformed_line_ends_no_run_whose_rejects_are_kept() {
     assert!(!failed.err.contains("line 1"), "{failed:?}");
     let ended = folder.run(&["dedup", "f", "--json-field", "id", "--rejects", "r", "--stats"], input);
     assert_eq!((ended.code, ended.text().as_str()), (Some(0), "{\"id\":2}\n"));
-    assert!(ended.err.contains("gowk: standard input: 2 malformed records are in r\n"), "{ended:?}");
+    assert!(ended.err.contains("gowk: standard input: 2 malformed records, for r\n"), "{ended:?}");
     assert!(ended.err.contains("without a key 0, malformed 2"), "{ended:?}");
     assert_eq!(text(&folder, "r"), "{\"id\":\nnot json\n");
     let found = folder.run(&["check", "f", "--json-field", "id", "--rejects", "r2", "-c"], input);
