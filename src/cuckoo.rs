@@ -29,6 +29,7 @@ mod sharing;
 mod shrink;
 mod sizing;
 mod split;
+mod walk;
 mod widths;
 
 pub(crate) use bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};

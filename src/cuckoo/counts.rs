@@ -264,6 +264,31 @@ impl Counts {
     }
 }
 
+/// How many digits and entries a region has more after an insert that divided and united groups all over it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    digits: i32,
+    /// There are fewer entries in a region than this counts: 57,344, and each group that is divided adds one.
+    by_tail: [i32; TAIL_LENGTHS],
+}
+
+impl Change {
+    /// From the buckets of the region before and after.
+    pub(crate) fn between<W: Width>(before: &[Bucket<W>], after: &[Bucket<W>]) -> Self {
+        let held = |buckets: &[Bucket<W>]| {
+            let mut held = Counts::default();
+            buckets.iter().for_each(|bucket| _ = held.tally(*bucket));
+            held
+        };
+        let (before, after) = (held(before), held(after));
+        let mut by_tail = [0; TAIL_LENGTHS];
+        for (change, (before, after)) in by_tail.iter_mut().zip(before.by_tail.iter().zip(after.by_tail)) {
+            *change = (after as i64 - *before as i64) as i32;
+        }
+        Self { digits: (after.digits as i64 - before.digits as i64) as i32, by_tail }
+    }
+}
+
 /// Changes of the counters by inserts and removals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Delta {
@@ -293,6 +318,12 @@ impl Delta {
             Inserted::Regrouped { before, after } => {
                 before.iter().for_each(|bucket| self.holds(*bucket, -1));
                 after.iter().for_each(|bucket| self.holds(*bucket, 1));
+            }
+            Inserted::Rearranged(change) => {
+                self.digits += i64::from(change.digits);
+                for (count, change) in self.by_tail.iter_mut().zip(change.by_tail) {
+                    *count += i64::from(change);
+                }
             }
             // Saturated groups stand for any number of copies: neither inserts nor removals of theirs are counted.
             Inserted::Absorbed | Inserted::Quarantined | Inserted::NoPath => return,

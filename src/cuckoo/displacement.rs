@@ -104,11 +104,11 @@ struct Displacement<'a, W, B> {
 }
 
 /// A way to make room in a bucket.
-struct Way<W> {
+pub(super) struct Way<W> {
     /// The groups that stay.
-    stay: Groups<W>,
+    pub(super) stay: Groups<W>,
     /// The groups that leave for their other buckets,
-    leave: Groups<W>,
+    pub(super) leave: Groups<W>,
     /// and one that does both: its first part stays, the second leaves.
     divided: Option<Division<W>>,
 }
@@ -210,21 +210,34 @@ impl<'a, W: Width, B: BucketsMut<W>> Displacement<'a, W, B> {
 
     /// The ways to make room for a group in a bucket, in the order to try them.
     fn ways_for(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<Way<W>> {
-        let must_stay =
-            |one: &Group<W>| one.entry.tail_length().is_none() || self.put.contains(&(id, one.entry));
-        let staying = here.iter().enumerate().map(|(index, one)| u32::from(must_stay(one)) << index).sum();
-        let mut all: Vec<Way<W>> = ways_to_leave(here, staying, group, None).collect();
-        if self.may_divide && self.divided.is_none() {
-            for (index, one) in here.iter().enumerate().filter(|(index, _)| staying >> index & 1 == 0) {
-                for division in divisions(*one) {
-                    let with_part = here.with(index, division.parts[0]);
-                    all.extend(ways_to_leave(&with_part, staying | 1 << index, group, Some(division)));
-                }
-            }
-            all.sort_by_key(|way| way.leave.lanes());
-        }
+        let may_move = |one: &Group<W>| !self.put.contains(&(id, one.entry));
+        let may_divide = self.may_divide && self.divided.is_none();
+        let mut all = all_ways(here, may_move, group, may_divide);
+        all.sort_by_key(|way| way.leave.lanes());
         all
     }
+}
+
+/// The ways in which groups for which `may_move` says so make room for `group`: first those in which whole groups leave,
+/// then those in which one of them is divided. What is no group stays.
+pub(super) fn all_ways<W: Width>(
+    here: &Groups<W>,
+    may_move: impl Fn(&Group<W>) -> bool,
+    group: Group<W>,
+    may_divide: bool,
+) -> Vec<Way<W>> {
+    let stays = |one: &Group<W>| one.entry.tail_length().is_none() || !may_move(one);
+    let staying = here.iter().enumerate().map(|(index, one)| u32::from(stays(one)) << index).sum();
+    let mut all: Vec<Way<W>> = ways_to_leave(here, staying, group, None).collect();
+    if may_divide {
+        for (index, one) in here.iter().enumerate().filter(|(index, _)| staying >> index & 1 == 0) {
+            for division in divisions(*one) {
+                let with_part = here.with(index, division.parts[0]);
+                all.extend(ways_to_leave(&with_part, staying | 1 << index, group, Some(division)));
+            }
+        }
+    }
+    all
 }
 
 /// The ways in which some of these groups leave for `group`, the fewest lanes first, if those of the set `staying` stay.

@@ -4,10 +4,12 @@
 //! of `format-spec/README.md`, section 4.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
+use super::counts::Change;
 use super::displacement::{Division, displace, displace_dividing, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::sharing::{Shared, Union, share};
+use super::walk::walk;
 use super::widths::Width;
 
 /// The outcome of an insert.
@@ -22,6 +24,9 @@ pub(crate) enum Inserted<W> {
     /// Groups became one, or one became two: these groups before, in three buckets at most, and the groups that count them
     /// and the copy now.
     Regrouped { before: [Bucket<W>; 3], after: [Bucket<W>; 3] },
+    /// Groups that match became one, which counts the copy now, and any number of groups of the region were moved, divided
+    /// or united with a part of theirs.
+    Rearranged(Change),
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
     /// Nothing was stored, as the search examined as many entries as it may and found no room.
@@ -280,7 +285,8 @@ fn insert_among_groups<W: Width, E>(
     if displace(buckets, search, &[], &ids(both), alone, kicks)? {
         return Ok(Inserted::Stored);
     }
-    if let Some(united) = unite_all(both, fingerprint) {
+    let united = unite_all(both, fingerprint);
+    if let Some(united) = &united {
         if both.iter().all(|(_, bucket)| bucket.matches(fingerprint).any())
             && displace(buckets, search, &united.others, &ids(both), united.group, kicks)?
         {
@@ -304,7 +310,13 @@ fn insert_among_groups<W: Width, E>(
     if let Some(saturated) = saturate(buckets, both, fingerprint) {
         return Ok(saturated);
     }
-    Ok(share(buckets, Union::Saturated)?.unwrap_or(Inserted::NoPath))
+    if let Some(shared) = share(buckets, Union::Saturated)? {
+        return Ok(shared);
+    }
+    let Some(united) = united else { return Ok(Inserted::NoPath) };
+    let [id, _] = ids(both);
+    let change = walk(buckets, &united.others, id, united.group, max_kicks)?;
+    Ok(change.map_or(Inserted::NoPath, Inserted::Rearranged))
 }
 
 /// The key's group with the copy to be inserted, and its bucket and index; of several groups, the one with the longest
