@@ -267,8 +267,8 @@ impl Counts {
 /// How many digits and entries a region has more after an insert that divided and united groups all over it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
+    // A region has at most 57,344 slots, so no number here is greater.
     digits: i32,
-    /// There are fewer entries in a region than this counts: 57,344, and each group that is divided adds one.
     by_tail: [i32; TAIL_LENGTHS],
 }
 
