@@ -33,7 +33,7 @@ mod walk;
 mod widths;
 
 pub(crate) use bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
-pub(crate) use counts::{Counts, Delta, FIRST_EPOCH, TAIL_LENGTHS};
+pub(crate) use counts::{Counts, Delta, FIRST_EPOCH};
 pub(crate) use forgetting::{EpochClock, Expiries, Forgetting, Kept, MAX_EPOCH};
 pub use forgetting::{Expiry, Newest, Retention};
 #[cfg(test)]
@@ -54,6 +54,6 @@ pub(crate) use shrink::halve;
 pub(crate) use split::{count_copied, each_descendant, split};
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{
-    AnyWidth, Five, Four, Four2, Four3, Seven, Six, Three, Three4, Two, Two4, Width, with_any_width,
-    with_width,
+    AnyWidth, Five, Four, Four2, Four3, Seven, Six, TAIL_LENGTHS, Three, Three4, Two, Two4, Width,
+    with_any_width, with_width,
 };

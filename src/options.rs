@@ -403,7 +403,8 @@ impl Options {
 
     /// The most entries that one search for a free slot examines; 2000 unless given. Where keys have several copies,
     /// one insert may make three such searches, and examine eight times as many entries to displace groups, as many again
-    /// to divide one of them, and twice as many again to share entries; and then move as many groups as this says.
+    /// to divide one of them, and twice as many again to share entries. At last, in buckets of four slots or more, it
+    /// reads the whole region and, if an eighth of it is free, moves as many groups as this says.
     pub fn max_kicks(mut self, entries: u32) -> Self {
         self.max_kicks = entries;
         self

@@ -3,13 +3,10 @@
 use super::bucket::Bucket;
 use super::kind::Kind;
 use super::region::{Inserted, Removed};
-use super::widths::{AnyWidth, SlotsPerBucket, Width};
+use super::widths::{AnyWidth, SlotsPerBucket, TAIL_LENGTHS, Width};
 
 /// The epoch of a new forgetting filter, until its first key.
 pub(crate) const FIRST_EPOCH: u64 = 1;
-
-/// Room for counts by tail length; the longest tail has 21 bits.
-pub(crate) const TAIL_LENGTHS: usize = 22;
 
 /// Buckets whose bits are counted side by side.
 const COLUMNS: usize = 4;
@@ -261,31 +258,6 @@ impl Counts {
         let fresh = room.saturating_sub(next.used());
         next.by_tail[width.fresh_tail_bits() as usize] += fresh;
         next
-    }
-}
-
-/// How many digits and entries a region has more after an insert that divided and united groups all over it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Change {
-    // A region has at most 57,344 slots, so no number here is greater.
-    digits: i32,
-    by_tail: [i32; TAIL_LENGTHS],
-}
-
-impl Change {
-    /// From the buckets of the region before and after.
-    pub(crate) fn between<W: Width>(before: &[Bucket<W>], after: &[Bucket<W>]) -> Self {
-        let held = |buckets: &[Bucket<W>]| {
-            let mut held = Counts::default();
-            buckets.iter().for_each(|bucket| _ = held.tally(*bucket));
-            held
-        };
-        let (before, after) = (held(before), held(after));
-        let mut by_tail = [0; TAIL_LENGTHS];
-        for (change, (before, after)) in by_tail.iter_mut().zip(before.by_tail.iter().zip(after.by_tail)) {
-            *change = (after as i64 - *before as i64) as i32;
-        }
-        Self { digits: (after.digits as i64 - before.digits as i64) as i32, by_tail }
     }
 }
 

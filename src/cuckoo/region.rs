@@ -4,12 +4,11 @@
 //! of `format-spec/README.md`, section 4.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
-use super::counts::Change;
 use super::displacement::{Division, displace, displace_dividing, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::sharing::{Shared, Union, share};
-use super::walk::walk;
+use super::walk::{Change, walk};
 use super::widths::Width;
 
 /// The outcome of an insert.
@@ -486,4 +485,4 @@ fn remove_copy<W: Width, E>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

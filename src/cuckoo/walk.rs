@@ -8,16 +8,34 @@
 //! way by chance, or it would go around in circles.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
-use super::counts::Change;
 use super::displacement::all_ways;
 use super::group::{Group, Groups};
-use super::widths::Width;
+use super::widths::{TAIL_LENGTHS, Width};
 
 /// The fewest slots of a bucket. With fewer, one popular key can fill a bucket, and a region of such keys is full long
 /// before its lanes are: a walk would still find room for some more copies, each in the time of thousands of inserts.
 const FEWEST_SLOTS: u32 = 4;
 /// Likewise, a region is full if less than this part of its lanes is free.
 const PLENTY: u32 = 8;
+
+/// How many digits and entries a region has more after a walk. It has at most 57,344 slots, so no number here is greater.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    pub(super) digits: i32,
+    pub(super) by_tail: [i32; TAIL_LENGTHS],
+}
+
+impl Change {
+    /// Adds the digits and entries of a bucket `times` times.
+    fn add<W: Width>(&mut self, bucket: Bucket<W>, times: i32) {
+        for group in Groups::of(bucket).iter() {
+            if let (Some(length), Some(lanes)) = (group.entry.tail_length(), group.lanes()) {
+                self.by_tail[length as usize] += times;
+                self.digits += times * (lanes as i32 - 1);
+            }
+        }
+    }
+}
 
 /// Puts a group into a bucket of its pair, of which `id` is one, in at most so many moves. The buckets `given` are stored
 /// first, if it succeeds. If there is no room, or less than an eighth of the region is free, or a bucket has fewer than
@@ -47,10 +65,12 @@ pub(super) fn walk<W: Width, E>(
             return Ok(None);
         }
     }
-    let change = Change::between(&before, &walk.buckets);
-    for ((id, before), after) in ids().zip(&before).zip(&walk.buckets) {
+    let mut change = Change { digits: 0, by_tail: [0; TAIL_LENGTHS] };
+    for ((id, before), after) in ids().zip(before).zip(walk.buckets) {
         if before != after {
-            buckets.store(id, *after);
+            change.add(before, -1);
+            change.add(after, 1);
+            buckets.store(id, after);
         }
     }
     Ok(Some(change))

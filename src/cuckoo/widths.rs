@@ -137,6 +137,9 @@ impl AnyWidth {
     }
 }
 
+/// Room for counts by tail length; the longest tail has 21 bits.
+pub(crate) const TAIL_LENGTHS: usize = 22;
+
 /// How a bucket is divided. In every real width, `INDEX_BITS` is 13 and `BITS` follows from `SLOTS`; tests choose
 /// smaller numbers, so that they can try all slots.
 pub(crate) trait Width: Copy + Eq + Debug + 'static {

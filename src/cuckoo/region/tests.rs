@@ -63,24 +63,24 @@ const MAX_KICKS: u32 = 2000;
 
 /// The buckets of a region in memory, and a record of how they were used.
 #[derive(Clone)]
-struct Memory<W> {
-    buckets: Vec<Bucket<W>>,
-    loaded: Vec<BucketId>,
-    stored: Vec<(BucketId, Bucket<W>)>,
+pub(crate) struct Memory<W> {
+    pub(crate) buckets: Vec<Bucket<W>>,
+    pub(crate) loaded: Vec<BucketId>,
+    pub(crate) stored: Vec<(BucketId, Bucket<W>)>,
     /// Loads that succeed before one fails.
-    loads_left: usize,
+    pub(crate) loads_left: usize,
 }
 
 /// The error of a load that fails.
 #[derive(PartialEq, Debug)]
-struct Unreadable;
+pub(crate) struct Unreadable;
 
 impl<W: Width> Memory<W> {
     fn new() -> Self {
         Self::of(vec![Bucket::new(0); 1 << W::INDEX_BITS])
     }
 
-    fn of(buckets: Vec<Bucket<W>>) -> Self {
+    pub(crate) fn of(buckets: Vec<Bucket<W>>) -> Self {
         Self { buckets, loaded: Vec::new(), stored: Vec::new(), loads_left: usize::MAX }
     }
 
@@ -89,7 +89,7 @@ impl<W: Width> Memory<W> {
         self.stored.clear();
     }
 
-    fn at(&self, id: u16) -> Bucket<W> {
+    pub(crate) fn at(&self, id: u16) -> Bucket<W> {
         self.buckets[usize::from(id)]
     }
 }
@@ -248,7 +248,7 @@ impl Entries {
 }
 
 /// The contents of some buckets.
-fn held<W: Width>(buckets: &[Bucket<W>]) -> Counts {
+pub(crate) fn held<W: Width>(buckets: &[Bucket<W>]) -> Counts {
     let mut counts = Counts::default();
     assert!(buckets.iter().all(|bucket| counts.tally(*bucket)));
     counts
@@ -1290,8 +1290,8 @@ fn check_max_kicks<W: Width>() {
             let candidates = near + 2 * near * W::SLOTS as usize + 3 * MOST_CANDIDATES;
             let displaced =
                 2 * 2 * effort(max_kicks) as usize + times * 4 * (DEPTH as usize + 1) + candidates;
-            // A walk begins with a copy of the region.
-            let copied = if max_kicks > 0 { memory.buckets.len() } else { 0 };
+            // A walk, in buckets of four slots or more, begins with a copy of the region.
+            let copied = if max_kicks > 0 && W::SLOTS >= 4 { memory.buckets.len() } else { 0 };
             let most = if digits { 3 * max_kicks as usize + displaced + copied } else { max_kicks as usize };
             // Both buckets are loaded first, and again if that was not enough.
             assert!(memory.loaded.len() <= most + 4);

@@ -15,67 +15,40 @@ use crate::cuckoo::counts::{Counts, Delta};
 use crate::cuckoo::displacement::displace_dividing;
 use crate::cuckoo::displacement::tests::{FIRST, Random, World, entry};
 use crate::cuckoo::region::Inserted;
+use crate::cuckoo::region::tests::{Memory, Unreadable, held};
 use crate::cuckoo::search::Search;
 use crate::cuckoo::widths::{Four, Seven, Three, Two};
 
 const MOVES: u32 = 2000;
 
-/// A whole region.
-#[derive(Clone, PartialEq)]
-struct Region {
-    buckets: Vec<Bucket<Four>>,
-    loads: usize,
-    /// Loads that succeed before one fails.
-    may_load: usize,
+fn region(world: &World) -> Memory<Four> {
+    let mut buckets = vec![Bucket::new(0); 8192];
+    buckets[usize::from(FIRST)..][..8].copy_from_slice(&world.buckets);
+    Memory::of(buckets)
 }
 
-impl Region {
-    fn of(world: &World) -> Self {
-        let mut buckets = vec![Bucket::new(0); 8192];
-        buckets[usize::from(FIRST)..][..8].copy_from_slice(&world.buckets);
-        Self { buckets, loads: 0, may_load: usize::MAX }
-    }
+fn put(
+    memory: &mut Memory<Four>,
+    id: BucketId,
+    group: Group<Four>,
+    moves: u32,
+) -> Result<Option<Change>, Unreadable> {
+    walk(&mut AnyBuckets(memory), &[], id, group, moves)
+}
 
-    fn walk(&mut self, ids: &[BucketId], group: Group<Four>, moves: u32) -> Result<Option<Change>, ()> {
-        walk(&mut AnyBuckets(self), &[], ids[0], group, moves)
-    }
-
-    fn held(&self) -> Counts {
-        let mut held = Counts::default();
-        assert!(self.buckets.iter().all(|bucket| held.tally(*bucket)));
-        held
-    }
-
-    /// The copies of each entry, by the lower one of its buckets.
-    fn copies(&self) -> BTreeMap<(u16, u32), u32> {
-        let mut all = BTreeMap::new();
-        for (id, bucket) in (0..).map(BucketId).zip(&self.buckets) {
-            for group in Groups::of(*bucket).iter().filter(|group| !group.entry.is_universal()) {
-                *all.entry(home(id, group.entry)).or_default() += group.copies;
-            }
+/// The copies of each entry, by the lower one of its buckets.
+fn copies(memory: &Memory<Four>) -> BTreeMap<(u16, u32), u32> {
+    let mut all = BTreeMap::new();
+    for (id, bucket) in (0..).map(BucketId).zip(&memory.buckets) {
+        for group in Groups::of(*bucket).iter().filter(|group| !group.entry.is_universal()) {
+            *all.entry(home(id, group.entry)).or_default() += group.copies;
         }
-        all
     }
-
-    fn quarantined(&self) -> Vec<usize> {
-        (0..8192).filter(|id| self.buckets[*id] == Bucket::QUARANTINED).collect()
-    }
+    all
 }
 
-impl Buckets<Four> for Region {
-    type Error = ();
-
-    fn load(&mut self, id: BucketId) -> Result<Bucket<Four>, ()> {
-        self.may_load = self.may_load.checked_sub(1).ok_or(())?;
-        self.loads += 1;
-        Ok(self.buckets[usize::from(id.0)])
-    }
-}
-
-impl BucketsMut<Four> for Region {
-    fn store(&mut self, id: BucketId, bucket: Bucket<Four>) {
-        self.buckets[usize::from(id.0)] = bucket;
-    }
+fn quarantined(memory: &Memory<Four>) -> Vec<usize> {
+    (0..8192).filter(|id| memory.buckets[*id] == Bucket::QUARANTINED).collect()
 }
 
 fn home(id: BucketId, entry: Slot<Four>) -> (u16, u32) {
@@ -88,22 +61,22 @@ fn a_walk_adds_a_group_and_keeps_the_copies_of_all_others() {
     let (mut found, mut refused, mut only, mut apart) = (0, 0, 0, 0);
     for _ in 0..3000 {
         let (mut world, group, ids) = World::with_a_group_to_put(&mut random);
-        let before = Region::of(&world);
+        let before = region(&world);
         let mut after = before.clone();
-        let Some(change) = after.walk(&ids, group, MOVES).unwrap() else {
+        let Some(change) = put(&mut after, ids[0], group, MOVES).unwrap() else {
             refused += 1;
             assert!(after.buckets == before.buckets);
             continue;
         };
         found += 1;
-        let mut expected = before.copies();
+        let mut expected = copies(&before);
         *expected.entry(home(ids[0], group.entry)).or_default() += group.copies;
-        assert_eq!(after.copies(), expected);
-        assert_eq!(after.quarantined(), before.quarantined());
+        assert_eq!(copies(&after), expected);
+        assert_eq!(quarantined(&after), quarantined(&before));
         let mut delta = Delta::default();
         delta.inserted(&Inserted::<Four>::Rearranged(change));
-        assert_eq!(before.held().with(&delta), Counts { inserted: 1, ..after.held() });
-        apart += u32::from(after.held().entries() > before.held().entries() + 1);
+        assert_eq!(held(&before.buckets).with(&delta), Counts { inserted: 1, ..held(&after.buckets) });
+        apart += u32::from(held(&after.buckets).entries() > held(&before.buckets).entries() + 1);
         let any = &mut AnyBuckets(&mut world);
         let Ok(done) = displace_dividing(any, &mut search, &[], &ids, group, &mut 16_000);
         only += u32::from(done.is_none());
@@ -118,12 +91,12 @@ fn a_walk_finds_what_displacements_find() {
     let (mut both, mut missed) = (0, 0);
     for _ in 0..1000 {
         let (mut world, group, ids) = World::with_a_group_to_put(&mut random);
-        let mut region = Region::of(&world);
+        let mut memory = region(&world);
         let both_ids = [ids[0], group.entry.other(ids[0])];
         let any = &mut AnyBuckets(&mut world);
         let Ok(done) = displace_dividing(any, &mut search, &[], &both_ids, group, &mut 16_000);
         if done.is_some() {
-            let found = region.walk(&both_ids, group, MOVES).unwrap().is_some();
+            let found = put(&mut memory, ids[0], group, MOVES).unwrap().is_some();
             both += u32::from(found);
             missed += u32::from(!found);
         }
@@ -138,10 +111,10 @@ fn more_moves_find_as_much_and_none_are_made_beyond() {
     for _ in 0..300 {
         let (world, group, ids) = World::with_a_group_to_put(&mut random);
         let found = |moves: u32| {
-            let mut region = Region::of(&world);
-            let change = region.walk(&ids, group, moves).unwrap();
-            assert_eq!(region.loads, if moves == 0 { 0 } else { 8192 });
-            change.map(|change| (change, region.buckets))
+            let mut memory = region(&world);
+            let change = put(&mut memory, ids[0], group, moves).unwrap();
+            assert_eq!(memory.loaded.len(), if moves == 0 { 0 } else { 8192 });
+            change.map(|change| (change, memory.buckets))
         };
         let all = [0, 1, 2, 5, 20, 100, MOVES].map(found);
         let fewest = all.iter().position(Option::is_some);
@@ -161,13 +134,13 @@ fn a_region_is_searched_while_an_eighth_of_it_is_free() {
     for (odd, is_found) in [(0, true), (1, false)] {
         let mut world = World::empty();
         world.put(BucketId(FIRST), &vec![Group { entry: entry(1, 1, 9), copies: 1 }; odd]);
-        let mut region = Region::of(&world);
-        for bucket in &mut region.buckets[8192 / 8..] {
+        let mut memory = region(&world);
+        for bucket in &mut memory.buckets[8192 / 8..] {
             *bucket = Bucket::QUARANTINED;
         }
-        let before = region.buckets.clone();
-        assert_eq!(region.walk(&[BucketId(FIRST)], group, MOVES).unwrap().is_some(), is_found);
-        assert_eq!(region.buckets != before, is_found);
+        let before = memory.buckets.clone();
+        assert_eq!(put(&mut memory, BucketId(FIRST), group, MOVES).unwrap().is_some(), is_found);
+        assert_eq!(memory.buckets != before, is_found);
     }
 }
 
@@ -209,7 +182,7 @@ fn first_moves(free: [usize; 2]) -> usize {
         world.put(large.entry.other(BucketId(id)), &vec![single; 4 - free]);
     }
     let goes_to_first = |random: &u64| {
-        let mut walk = Walk { buckets: Region::of(&world).buckets, waiting: Vec::new(), random: *random };
+        let mut walk = Walk { buckets: region(&world).buckets, waiting: Vec::new(), random: *random };
         let group = Group { entry: entry(0, 1, 9), copies: 1 };
         assert!(walk.put(BucketId(FIRST), group) && walk.waiting.len() == 1);
         walk.load(BucketId(FIRST)) == group.alone()
@@ -234,31 +207,31 @@ fn a_group_goes_where_least_is_lacking_every_other_time_and_anywhere_else() {
 
 #[test]
 fn a_failed_load_surfaces_and_changes_nothing() {
-    let mut region = Region::of(&World::empty());
+    let mut memory = region(&World::empty());
     let group = Group { entry: entry(0, 1, 9), copies: 1 };
     for may_load in [0, 1, 8191] {
-        region.may_load = may_load;
-        assert_eq!(region.walk(&[BucketId(FIRST)], group, MOVES), Err(()));
-        assert!(region.buckets.iter().all(|bucket| bucket.0 == 0));
+        memory.loads_left = may_load;
+        assert_eq!(put(&mut memory, BucketId(FIRST), group, MOVES), Err(Unreadable));
+        assert!(memory.buckets.iter().all(|bucket| bucket.0 == 0));
     }
-    region.may_load = 8192;
-    assert!(region.walk(&[BucketId(FIRST)], group, MOVES).unwrap().is_some());
+    memory.loads_left = 8192;
+    assert!(put(&mut memory, BucketId(FIRST), group, MOVES).unwrap().is_some());
 }
 
 #[test]
 fn buckets_that_are_given_are_stored_only_with_the_group() {
-    let (id, given) = (BucketId(FIRST), BucketId(FIRST + 1));
+    let id = BucketId(FIRST);
     let alone = |copies| Group { entry: entry(0, 1, 9), copies };
     for (quarantined, is_found) in [(false, true), (true, false)] {
-        let mut region = Region::of(&World::empty());
+        let mut memory = region(&World::empty());
         if quarantined {
-            region.buckets[usize::from(FIRST)..][..2].fill(Bucket::QUARANTINED);
+            memory.buckets[usize::from(FIRST)..][..2].fill(Bucket::QUARANTINED);
         }
-        let before = region.buckets.clone();
+        let before = memory.buckets.clone();
         let with = [(BucketId(FIRST + 7), alone(5).alone())];
-        let found = walk(&mut AnyBuckets(&mut region), &with, id, alone(1), MOVES).unwrap();
-        assert_eq!((found.is_some(), region.buckets != before), (is_found, is_found), "{given:?}");
-        assert_eq!(region.buckets[usize::from(FIRST) + 7] == alone(5).alone(), is_found);
+        let found = walk(&mut AnyBuckets(&mut memory), &with, id, alone(1), MOVES).unwrap();
+        assert_eq!((found.is_some(), memory.buckets != before), (is_found, is_found));
+        assert_eq!(memory.buckets[usize::from(FIRST) + 7] == alone(5).alone(), is_found);
     }
 }
 
