@@ -9,9 +9,9 @@
 //! *universal*: by the match rule it matches every query. With a tag from 1 to D, below half of all tags, it is a
 //! *digit*: it matches nothing, and counts copies of the entry below it (`group.rs`).
 
-use std::marker::PhantomData;
+use std::convert::Infallible;
 
-use super::widths::Width;
+use super::widths::{AnyLayout, Layout, Numbers, Width};
 
 /// A bucket's index in its region.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,18 +36,20 @@ impl<W: Width> Place<W> {
         Self { first, fingerprint: Slot::fresh(local, rem) }
     }
 
-    #[inline]
-    pub(crate) fn second(self) -> BucketId {
-        self.fingerprint.other(self.first)
-    }
-
     /// The same place in a forgetting filter, as of this epoch: entries that expire in it match no longer.
     #[inline(always)]
-    pub(crate) const fn at(self, epoch: u32) -> Self {
+    pub(crate) fn at(self, epoch: u32) -> Self {
         if W::EXPIRY_BITS == 0 {
             return self;
         }
         Self { fingerprint: self.fingerprint.with_expiry(epoch), ..self }
+    }
+}
+
+impl<W: Layout> Place<W> {
+    #[inline]
+    pub(crate) fn second(self) -> BucketId {
+        self.fingerprint.other(self.first)
     }
 
     /// Both buckets, loaded.
@@ -75,7 +77,7 @@ pub(crate) trait BucketsMut<W>: Buckets<W> {
 /// of buckets.
 pub(super) struct AnyBuckets<'a, W, E>(pub(super) &'a mut dyn BucketsMut<W, Error = E>);
 
-impl<W: Width, E> Buckets<W> for AnyBuckets<'_, W, E> {
+impl<W: Layout, E> Buckets<W> for AnyBuckets<'_, W, E> {
     type Error = E;
 
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, E> {
@@ -83,9 +85,58 @@ impl<W: Width, E> Buckets<W> for AnyBuckets<'_, W, E> {
     }
 }
 
-impl<W: Width, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
+impl<W: Layout, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         self.0.store(id, bucket);
+    }
+}
+
+/// Buckets of any width that never fail: what runs seldom is compiled once, and not for each width and each error too.
+pub(super) type Erased<'a> = AnyBuckets<'a, AnyLayout, Infallible>;
+
+/// Hides the width and the errors of buckets.
+struct Eraser<'a, W, B: Buckets<W>> {
+    buckets: &'a mut B,
+    /// What a load failed with. From then on every bucket is loaded as a quarantined one, and none is stored.
+    failed: Option<B::Error>,
+}
+
+impl<W: Width, B: BucketsMut<W>> Buckets<AnyLayout> for Eraser<'_, W, B> {
+    type Error = Infallible;
+
+    fn load(&mut self, id: BucketId) -> Result<Bucket<AnyLayout>, Infallible> {
+        let loaded = match self.failed {
+            None => self.buckets.load(id),
+            Some(_) => Ok(Bucket::QUARANTINED),
+        };
+        Ok(loaded
+            .unwrap_or_else(|error| {
+                self.failed = Some(error);
+                Bucket::QUARANTINED
+            })
+            .erased())
+    }
+}
+
+impl<W: Width, B: BucketsMut<W>> BucketsMut<AnyLayout> for Eraser<'_, W, B> {
+    fn store(&mut self, id: BucketId, bucket: Bucket<AnyLayout>) {
+        if self.failed.is_none() {
+            self.buckets.store(id, Bucket::new(bucket.0));
+        }
+    }
+}
+
+/// Does `work` in buckets whose width and errors it does not see. If a load fails, nothing is stored after it, and the
+/// outcome is that error.
+pub(super) fn erased<W: Width, B: BucketsMut<W>, T>(
+    buckets: &mut B,
+    work: impl FnOnce(&mut Erased<'_>) -> T,
+) -> Result<T, B::Error> {
+    let mut eraser = Eraser { buckets, failed: None };
+    let done = work(&mut AnyBuckets(&mut eraser));
+    match eraser.failed {
+        None => Ok(done),
+        Some(error) => Err(error),
     }
 }
 
@@ -102,16 +153,24 @@ const fn select(a: u64, b: u64, so: bool) -> u64 {
 }
 
 /// One slot: a fingerprint, or 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Slot<W>(pub(crate) u32, PhantomData<W>);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot<W>(pub(crate) u32, W);
+
+/// Slots are compared with those of their width only.
+impl<W> PartialEq for Slot<W> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<W> Eq for Slot<W> {}
 
 impl<W: Width> Slot<W> {
-    /// The expiry bits, a mask.
-    const EXPIRY: u32 = (1 << W::EXPIRY_BITS) - 1;
     pub(crate) const UNIVERSAL: Self = Self::new(1 << (W::BITS - 1));
 
     pub(crate) const fn new(bits: u32) -> Self {
-        Self(bits, PhantomData)
+        Self(bits, W::VALUE)
     }
 
     /// The fingerprint of a key that was just hashed, with a tail of full length.
@@ -123,105 +182,148 @@ impl<W: Width> Slot<W> {
         Self::new(((tag << (W::BITS - W::TAG_BITS)) + ((2 * tail + 1) << W::EXPIRY_BITS)) as u32)
     }
 
+    /// A digit of this value, 1 to D.
+    #[cfg(test)]
+    pub(super) const fn of_digit(value: u32) -> Self {
+        Self::new(value << (W::BITS - W::TAG_BITS))
+    }
+
+    /// The same slot, for code that is compiled once.
+    pub(super) const fn erased(self) -> Slot<AnyLayout> {
+        Slot(self.0, AnyLayout::of::<W>())
+    }
+}
+
+impl<W: Layout> Slot<W> {
+    pub(super) const fn in_width(width: W, bits: u32) -> Self {
+        Self(bits, width)
+    }
+
+    /// Another slot of the same width.
+    #[inline(always)]
+    pub(super) const fn like(self, bits: u32) -> Self {
+        Self(bits, self.1)
+    }
+
+    pub(super) const fn width(self) -> W {
+        self.1
+    }
+
+    #[inline(always)]
+    fn numbers(self) -> &'static Numbers {
+        self.1.numbers()
+    }
+
     /// The code in the expiry bits: of an entry, the epoch in which it expires, modulo 2^a; of a query, the epoch now.
-    pub(super) const fn expiry(self) -> u32 {
-        self.0 & Self::EXPIRY
+    pub(super) fn expiry(self) -> u32 {
+        self.0 & self.numbers().expiry()
     }
 
     /// The slot with the code of this epoch in its expiry bits.
     ///
     /// n = 4, a = 3: `0x74f8` with epoch 13, which is 5 modulo 8, is `0x74fd`.
     #[inline]
-    pub(crate) const fn with_expiry(self, epoch: u32) -> Self {
-        Self::new(self.0 & !Self::EXPIRY | epoch & Self::EXPIRY)
+    pub(crate) fn with_expiry(self, epoch: u32) -> Self {
+        let expiry = self.numbers().expiry();
+        self.like(self.0 & !expiry | epoch & expiry)
     }
 
     /// The epochs that an entry has left at this one; 0 in filters that do not forget.
     ///
     /// n = 4, a = 3: `0x74fd` expires in an epoch that is 5 modulo 8, so at epoch 10 it has 3 left.
-    pub(super) const fn epochs_left(self, now: u32) -> u32 {
-        self.expiry().wrapping_sub(now) & Self::EXPIRY
+    pub(super) fn epochs_left(self, now: u32) -> u32 {
+        self.expiry().wrapping_sub(now) & self.numbers().expiry()
     }
 
     /// Whether every query that matches `entry` also matches this entry, if both live: this tail is the beginning of that
     /// one, or all of it.
-    pub(super) const fn covers(self, entry: Self) -> bool {
+    pub(super) fn covers(self, entry: Self) -> bool {
         let (Some(tail), Some(longer)) = (self.tail_length(), entry.tail_length()) else { return false };
-        tail <= longer && (self.0 ^ entry.0) >> (W::BITS - W::TAG_BITS - tail) == 0
+        tail <= longer && (self.0 ^ entry.0) >> (self.numbers().tail_top_at() + 1 - tail) == 0
     }
 
+    #[inline(always)]
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub(crate) const fn is_universal(self) -> bool {
-        self.0 == Self::UNIVERSAL.0
+    #[inline]
+    pub(crate) fn is_universal(self) -> bool {
+        self.0 == 1 << (self.numbers().bits - 1)
     }
 
-    pub(crate) const fn tag(self) -> u32 {
-        self.0 >> (W::BITS - W::TAG_BITS)
+    #[inline]
+    pub(crate) fn tag(self) -> u32 {
+        self.0 >> (self.numbers().tail_top_at() + 1)
     }
 
     /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are not entries: empty, universal, a digit,
     /// or malformed (which no writer stores).
     ///
     /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none.
-    pub(crate) const fn tail_length(self) -> Option<u32> {
-        W::TAIL_BITS.checked_sub((self.0 >> W::EXPIRY_BITS).trailing_zeros())
+    #[inline]
+    pub(crate) fn tail_length(self) -> Option<u32> {
+        let Numbers { tail_bits, expiry_bits, .. } = self.numbers();
+        tail_bits.checked_sub((self.0 >> expiry_bits).trailing_zeros())
     }
 
-    /// The digit of this value, 1 to D.
-    pub(super) const fn of_digit(value: u32) -> Self {
-        Self::new(value << (W::BITS - W::TAG_BITS))
+    /// The digit of this value, 1 to D, in a bucket of the same width.
+    pub(super) fn with_digit(self, value: u32) -> Self {
+        self.like(value << (self.numbers().tail_top_at() + 1))
     }
 
     /// The value of a digit, 1 to D; `None` for all other slots.
     ///
     /// n = 4: `0x7400` has 29, `0x7c00` has 31, the highest; `0x8400`, `0x8000`, `0x7600` and `0x0000` have none.
-    pub(crate) const fn digit(self) -> Option<u32> {
+    pub(crate) fn digit(self) -> Option<u32> {
         let value = self.tag();
-        let is_digit = self.0 == Self::of_digit(value).0 && value != 0 && value <= W::HIGHEST_DIGIT;
+        let is_digit = self == self.with_digit(value) && value != 0 && value <= self.numbers().highest_digit;
         if is_digit { Some(value) } else { None }
     }
 
     /// The other bucket of an entry found in `bucket`. It is its own inverse.
     ///
     /// n = 4: `0x74f9` has tag 29, whose offset is `0x00ee`; so `0x13df` gives `0x1331`, and that gives `0x13df`.
+    #[inline]
     pub(super) fn other(self, bucket: BucketId) -> BucketId {
-        BucketId(bucket.0 ^ W::OFFSETS[self.tag() as usize])
+        BucketId(bucket.0 ^ self.numbers().offsets[self.tag() as usize])
     }
 }
 
 /// Some lanes of a bucket, as a mask: the top bit of each such lane.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Lanes<W>(u64, PhantomData<W>);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lanes<W>(u64, W);
 
-impl<W: Width> Lanes<W> {
+impl<W: Layout> Lanes<W> {
     pub(crate) const fn any(self) -> bool {
         self.0 != 0
     }
 
+    const fn like(self, lanes: u64) -> Self {
+        Self(lanes, self.1)
+    }
+
     pub(super) const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0, PhantomData)
+        self.like(self.0 & other.0)
     }
 
     /// The lanes directly above these.
-    pub(super) const fn above(self) -> Self {
-        Self(self.0 << W::BITS, PhantomData)
+    pub(super) fn above(self) -> Self {
+        self.like(self.0 << self.1.numbers().bits)
     }
 
     /// `lowest` has the lowest bits of some lanes. Adds those of the lanes of `self` that lie directly above, in a row.
-    const fn follow(self, mut lowest: u64) -> u64 {
-        let mut lane = 1;
-        while lane < W::SLOTS {
-            lowest |= lowest << W::BITS & self.0 >> (W::BITS - 1);
-            lane += 1;
+    fn follow(self, mut lowest: u64) -> u64 {
+        let Numbers { slots, bits, .. } = *self.1.numbers();
+        for _ in 1..slots {
+            lowest |= lowest << bits & self.0 >> (bits - 1);
         }
         lowest
     }
 
-    pub(super) const fn has(self, lane: u32) -> bool {
-        lane < W::SLOTS && self.0 >> (lane * W::BITS) >> (W::BITS - 1) & 1 == 1
+    pub(super) fn has(self, lane: u32) -> bool {
+        let Numbers { slots, bits, .. } = *self.1.numbers();
+        lane < slots && self.0 >> (lane * bits) >> (bits - 1) & 1 == 1
     }
 
     pub(super) const fn is_one(self) -> bool {
@@ -234,15 +336,16 @@ impl<W: Width> Lanes<W> {
 
     /// As [`BucketId::or`].
     pub(super) const fn or(self, other: Self, so: bool) -> Self {
-        Self(select(self.0, other.0, so), PhantomData)
+        self.like(select(self.0, other.0, so))
     }
 
-    pub(super) const fn first(self) -> Option<u32> {
-        if self.0 == 0 { None } else { Some(self.0.trailing_zeros() / W::BITS) }
+    #[inline]
+    pub(super) fn first(self) -> Option<u32> {
+        if self.0 == 0 { None } else { Some(self.0.trailing_zeros() / self.1.numbers().bits) }
     }
 }
 
-impl<W: Width> Iterator for Lanes<W> {
+impl<W: Layout> Iterator for Lanes<W> {
     type Item = u32;
 
     fn next(&mut self) -> Option<u32> {
@@ -253,109 +356,129 @@ impl<W: Width> Iterator for Lanes<W> {
 }
 
 /// One bucket, as stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bucket<W>(pub(crate) u64, PhantomData<W>);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket<W>(pub(crate) u64, W);
+
+/// Buckets are compared with those of their width only.
+impl<W> PartialEq for Bucket<W> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<W> Eq for Bucket<W> {}
 
 impl<W: Width> Bucket<W> {
-    /// The lowest bit of each lane. Multiplied by a slot, it gives that slot in every lane.
-    ///
-    /// Per lane of n = 4: `ONES` is `0x0001`, `HIGH` `0x8000`, `BODY` `0x7fff`, `TAIL_TOP` `0x0200`, `TAIL_BODY`
-    /// `0x01ff`, `ENTRY` `0x83ff`.
-    pub(super) const ONES: u64 = {
-        let mut ones = 0;
-        let mut lane = 0;
-        while lane < W::SLOTS {
-            ones |= 1 << (lane * W::BITS);
-            lane += 1;
-        }
-        ones
-    };
-    /// The highest bit of each lane.
-    const HIGH: u64 = Self::ONES << (W::BITS - 1);
-    /// All other bits of each lane.
-    const BODY: u64 = Self::HIGH - Self::ONES;
-    /// The highest bit below the tag of each lane: the first bit of the tail, if there is one.
-    pub(super) const TAIL_TOP: u64 = Self::ONES << Self::TAIL_TOP_AT;
-    /// The number of that bit in its lane.
-    pub(super) const TAIL_TOP_AT: u32 = W::BITS - W::TAG_BITS - 1;
-    /// All bits of each lane below that one, and above the expiry bits.
-    pub(super) const TAIL_BODY: u64 = Self::TAIL_TOP - (Self::ONES << W::EXPIRY_BITS);
-    /// The expiry bits of each lane.
-    pub(super) const EXPIRY: u64 = Self::ONES * Slot::<W>::EXPIRY as u64;
-    /// Every bit that belongs to a lane.
-    pub(super) const LANES: u64 = Self::HIGH | Self::BODY;
-    /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag but the expiry bits,
-    /// and the highest.
-    pub(super) const ENTRY: u64 = Self::HIGH | Self::TAIL_TOP | Self::TAIL_BODY;
-    /// The lanes above the lowest of a saturated group's bucket, all with the digit D, moved down by one lane.
-    const HIGHEST_DIGITS: u64 =
-        (Self::ONES * Slot::<W>::of_digit(W::HIGHEST_DIGIT).0 as u64) & (Self::LANES >> W::BITS);
     /// A bucket that repair has quarantined: every slot universal.
-    pub(crate) const QUARANTINED: Self = Self::new(Self::HIGH);
+    pub(crate) const QUARANTINED: Self = Self::new(W::NUMBERS.high());
 
     pub(crate) const fn new(word: u64) -> Self {
-        Self(word, PhantomData)
+        Self(word, W::VALUE)
     }
 
-    const fn lanes(mask: u64) -> Lanes<W> {
-        Lanes(mask, PhantomData)
+    /// The same bucket, for code that is compiled once.
+    pub(super) const fn erased(self) -> Bucket<AnyLayout> {
+        Bucket(self.0, AnyLayout::of::<W>())
+    }
+}
+
+impl<W: Layout> Bucket<W> {
+    pub(super) const fn in_width(width: W, word: u64) -> Self {
+        Self(word, width)
+    }
+
+    /// Another bucket of the same width.
+    #[inline(always)]
+    pub(super) const fn like(self, word: u64) -> Self {
+        Self(word, self.1)
+    }
+
+    #[inline(always)]
+    pub(super) fn numbers(self) -> &'static Numbers {
+        self.1.numbers()
+    }
+
+    pub(super) const fn width(self) -> W {
+        self.1
+    }
+
+    const fn lanes(self, mask: u64) -> Lanes<W> {
+        Lanes(mask, self.1)
     }
 
     /// As [`BucketId::or`].
     pub(super) const fn or(self, other: Self, so: bool) -> Self {
-        Self::new(select(self.0, other.0, so))
+        self.like(select(self.0, other.0, so))
     }
 
-    pub(crate) const fn slot(self, lane: u32) -> Slot<W> {
-        Slot::new((self.0 >> (lane * W::BITS)) as u32 & (u32::MAX >> (32 - W::BITS)))
+    #[inline(always)]
+    pub(crate) fn slot(self, lane: u32) -> Slot<W> {
+        let bits = self.numbers().bits;
+        Slot((self.0 >> (lane * bits)) as u32 & (u32::MAX >> (32 - bits)), self.1)
     }
 
-    pub(crate) const fn with(self, lane: u32, slot: Slot<W>) -> Self {
-        let shift = lane * W::BITS;
-        let mask = (u64::MAX >> (64 - W::BITS)) << shift;
-        Self::new(self.0 & !mask | (slot.0 as u64) << shift)
+    #[inline(always)]
+    pub(crate) fn with(self, lane: u32, slot: Slot<W>) -> Self {
+        let bits = self.numbers().bits;
+        let shift = lane * bits;
+        let mask = (u64::MAX >> (64 - bits)) << shift;
+        self.like(self.0 & !mask | u64::from(slot.0) << shift)
+    }
+
+    /// With this lane empty.
+    pub(super) fn without(self, lane: u32) -> Self {
+        self.with(lane, Slot(0, self.1))
     }
 
     /// Whether a bit outside every lane is set. No writer sets one.
-    pub(crate) const fn has_stray_bits(self) -> bool {
-        self.0 & !Self::LANES != 0
+    pub(crate) fn has_stray_bits(self) -> bool {
+        self.0 & !self.numbers().lanes() != 0
     }
 
     /// The lanes that hold 0.
-    pub(super) const fn empty_lanes(self) -> Lanes<W> {
-        Self::zero_lanes(self.0)
+    #[inline(always)]
+    pub(super) fn empty_lanes(self) -> Lanes<W> {
+        self.zero_lanes(self.0)
     }
 
     /// The lanes of `word` whose bits are all 0.
     ///
-    /// Adding `BODY` to the lower bits of a lane sets its top bit if any of them is set, and never carries further.
+    /// Adding `body` to the lower bits of a lane sets its top bit if any of them is set, and never carries further.
     ///
     /// | n = 4 | lane 3 | lane 2 | lane 1 | lane 0 |
     /// |---|---|---|---|---|
     /// | `word` | `0000` | `8000` | `0001` | `abc8` |
-    /// | `(word & BODY) + BODY` | `7fff` | `7fff` | `8000` | `abc7` |
-    /// | its `or` with `word`, inverted, `& HIGH` | `8000` | `0000` | `0000` | `0000` |
-    const fn zero_lanes(word: u64) -> Lanes<W> {
-        Self::lanes(!(((word & Self::BODY) + Self::BODY) | word) & Self::HIGH)
+    /// | `(word & body) + body` | `7fff` | `7fff` | `8000` | `abc7` |
+    /// | its `or` with `word`, inverted, `& high` | `8000` | `0000` | `0000` | `0000` |
+    #[inline(always)]
+    fn zero_lanes(self, word: u64) -> Lanes<W> {
+        let (high, body) = (self.numbers().high(), self.numbers().body());
+        self.lanes(!(((word & body) + body) | word) & high)
     }
 
     /// The lanes that hold digits.
-    pub(crate) const fn digit_lanes(self) -> Lanes<W> {
-        Self::lanes(Self::zero_lanes(self.0 & Self::ENTRY).0 & !self.empty_lanes().0)
+    #[inline(always)]
+    pub(crate) fn digit_lanes(self) -> Lanes<W> {
+        self.lanes(self.zero_lanes(self.0 & self.numbers().entry()).0 & !self.empty_lanes().0)
     }
 
     /// Whether one group fills the bucket, at its highest count.
-    pub(crate) const fn is_saturated(self) -> bool {
-        (self.0 & Self::LANES) >> W::BITS == Self::HIGHEST_DIGITS && self.slot(0).tail_length().is_some()
+    pub(crate) fn is_saturated(self) -> bool {
+        let numbers = self.numbers();
+        let digits = numbers.ones * u64::from(self.slot(0).with_digit(numbers.highest_digit).0);
+        let above = numbers.lanes() >> numbers.bits;
+        (self.0 >> numbers.bits ^ digits) & above == 0 && self.slot(0).tail_length().is_some()
     }
 
-    pub(crate) const fn has_universal(self) -> bool {
-        Self::new(self.0 ^ Self::HIGH).empty_lanes().any()
+    #[inline(always)]
+    pub(crate) fn has_universal(self) -> bool {
+        self.zero_lanes(self.0 ^ self.numbers().high()).any()
     }
 
     /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree.
     ///
-    /// In each lane, `lowest` is the lowest set bit of the entry among those of `ENTRY`, and `agrees` has a 1 wherever
+    /// In each lane, `lowest` is the lowest set bit of the entry among those of `entry`, and `agrees` has a 1 wherever
     /// entry and query agree.
     ///
     /// * If all bits above `lowest` agree, half of `agrees` is at least 2^(W-1) - `lowest`, and the sum of the two sets
@@ -372,63 +495,66 @@ impl<W: Width> Bucket<W> {
     /// |---|---|---|---|---|
     /// | `self` | `0000` | `8000` | `2800` | `abc8` |
     /// | `lowest` | `0000` | `8000` | `0000` | `0008` |
-    /// | `agrees >> 1 & BODY` | `2a18` | `6a18` | `3e18` | `7ffc` |
+    /// | `agrees >> 1 & body` | `2a18` | `6a18` | `3e18` | `7ffc` |
     /// | the sum | `2a18` | `ea18` | `3e18` | `8004` |
-    /// | the answer, `& HIGH` | `0000` | `8000` | `0000` | `8000` |
+    /// | the answer, `& high` | `0000` | `8000` | `0000` | `8000` |
     #[inline]
-    pub(crate) const fn matches(self, query: Slot<W>) -> Lanes<W> {
-        let entries = self.0 & Self::ENTRY;
+    pub(crate) fn matches(self, query: Slot<W>) -> Lanes<W> {
+        let numbers = self.numbers();
+        let entries = self.0 & numbers.entry();
         // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
-        let lowest = entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES));
-        let agrees = self.0 ^ !Self::ONES.wrapping_mul(query.0 as u64);
-        let matches = ((agrees >> 1 & Self::BODY) + lowest) & Self::HIGH;
-        if W::EXPIRY_BITS == 0 {
-            return Self::lanes(matches);
+        let lowest = entries & !((entries | numbers.high()).wrapping_sub(numbers.ones));
+        let agrees = self.0 ^ !numbers.ones.wrapping_mul(query.0.into());
+        let matches = ((agrees >> 1 & numbers.body()) + lowest) & numbers.high();
+        if numbers.expiry_bits == 0 {
+            return self.lanes(matches);
         }
-        Self::lanes(matches & (!self.lanes_of(query.0).0 | lowest))
+        self.lanes(matches & (!self.lanes_of(query.0).0 | lowest))
     }
 
     /// The lanes whose expiry bits hold the code of this epoch.
-    const fn lanes_of(self, epoch: u32) -> Lanes<W> {
-        Self::zero_lanes(
-            (self.0 ^ Self::ONES.wrapping_mul((epoch & Slot::<W>::EXPIRY) as u64)) & Self::EXPIRY,
-        )
+    #[inline(always)]
+    fn lanes_of(self, epoch: u32) -> Lanes<W> {
+        let (ones, expiry) = (self.numbers().ones, self.numbers().expiry());
+        let of_each = |code: u32| ones.wrapping_mul((code & expiry).into());
+        self.zero_lanes((self.0 ^ of_each(epoch)) & of_each(expiry))
     }
 
     /// The bucket without the entries that expire in this epoch. Universal slots stay.
     ///
     /// n = 4, a = 3, epoch 13: of `0x8000_0000_74fd_74fc`, the entry `0x74fd` goes.
     #[inline]
-    pub(super) const fn without_expired(self, epoch: u32) -> Self {
-        if W::EXPIRY_BITS == 0 {
+    pub(super) fn without_expired(self, epoch: u32) -> Self {
+        let numbers = self.numbers();
+        if numbers.expiry_bits == 0 {
             return self;
         }
-        let universal = Self::zero_lanes(self.0 ^ Self::HIGH).0;
+        let universal = self.zero_lanes(self.0 ^ numbers.high()).0;
         let expired = self.lanes_of(epoch).0 & !universal;
-        Self::new(self.0 & !Self::whole_lanes(expired >> (W::BITS - 1)))
+        self.like(self.0 & !self.whole_lanes(expired >> (numbers.bits - 1)))
     }
 
     /// Whether each lane is empty or holds an entry, and nothing is outside of the lanes.
-    pub(super) const fn is_plain(self) -> bool {
+    #[inline(always)]
+    pub(super) fn is_plain(self) -> bool {
         self.oddities() == 0
     }
 
     /// 0 if the bucket is plain. The bitwise `or` of the oddities of many buckets is 0 if all of them are plain.
-    pub(super) const fn oddities(self) -> u64 {
-        let without_tail = Self::zero_lanes(self.0 & (Self::TAIL_TOP | Self::TAIL_BODY));
-        without_tail.0 & !self.empty_lanes().0 | self.0 & !Self::LANES
+    #[inline(always)]
+    pub(super) fn oddities(self) -> u64 {
+        let numbers = self.numbers();
+        let without_tail = self.zero_lanes(self.0 & (numbers.tail_top() | numbers.tail_body()));
+        without_tail.0 & !self.empty_lanes().0 | self.0 & !numbers.lanes()
     }
 
     /// The lowest set bit of each lane above its expiry bits, for a plain bucket.
-    pub(super) const fn lowest_set_bits(self) -> u64 {
-        let entries = self.0 & !Self::EXPIRY;
+    #[inline(always)]
+    pub(super) fn lowest_set_bits(self) -> u64 {
+        let numbers = self.numbers();
+        let entries = self.0 & !(numbers.ones * u64::from(numbers.expiry()));
         // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
-        entries & !((entries | Self::HIGH).wrapping_sub(Self::ONES))
-    }
-
-    /// The bits that end the tails of this length in all lanes.
-    pub(super) const fn ending_tails_of(length: u32) -> u64 {
-        Self::TAIL_TOP >> length
+        entries & !((entries | numbers.high()).wrapping_sub(numbers.ones))
     }
 
     /// Whether every query that matches `entry` also matches this one: the two agree, and this tail is not the longer
@@ -452,28 +578,31 @@ impl<W: Width> Bucket<W> {
     /// | left | `7600` | `0000` | `0000` | `75f2` |
     /// | right | `7600` | `2800` | `77c8` | `0000` |
     #[inline]
-    pub(crate) const fn split(self) -> (Self, Self) {
+    pub(crate) fn split(self) -> (Self, Self) {
+        let numbers = self.numbers();
+        let (tail_top, tail_body) = (numbers.tail_top(), numbers.tail_body());
         let entries = self.0;
-        // An entry has a tail if any bit of TAIL_BODY is set; adding TAIL_BODY then carries into TAIL_TOP.
-        let decided = ((entries & Self::TAIL_BODY) + Self::TAIL_BODY) & Self::TAIL_TOP;
+        // An entry has a tail if any bit of tail_body is set; adding tail_body then carries into tail_top.
+        let decided = ((entries & tail_body) + tail_body) & tail_top;
         let (mut right, mut decided) =
-            ((decided & entries) >> Self::TAIL_TOP_AT, decided >> Self::TAIL_TOP_AT);
+            ((decided & entries) >> numbers.tail_top_at(), decided >> numbers.tail_top_at());
         let digits = self.digit_lanes();
         if digits.any() {
             (right, decided) = (digits.follow(right), digits.follow(decided));
         }
-        let (right, decided) = (Self::whole_lanes(right), Self::whole_lanes(decided));
+        let (right, decided) = (self.whole_lanes(right), self.whole_lanes(decided));
         let both = entries & !decided;
-        let tags = Self::LANES & !(Self::TAIL_TOP | Self::TAIL_BODY);
-        let moved = (entries & tags) | (entries & Self::TAIL_BODY) << 1;
-        (Self::new(both | moved & decided & !right), Self::new(both | moved & right))
+        let tags = numbers.lanes() & !(tail_top | tail_body);
+        let moved = (entries & tags) | (entries & tail_body) << 1;
+        (self.like(both | moved & decided & !right), self.like(both | moved & right))
     }
 
     /// All bits of the lanes whose lowest bit is given. n = 4: `0x0000_0000_0001_0001` gives `0x0000_0000_ffff_ffff`.
-    pub(super) const fn whole_lanes(lowest: u64) -> u64 {
+    #[inline(always)]
+    pub(super) fn whole_lanes(self, lowest: u64) -> u64 {
         // Each lane's bit, moved to the lane above, less itself is the lane full of ones. The top lane's bit may move
         // out of the word: the subtraction wraps around, and the result is the same.
-        (lowest << W::BITS).wrapping_sub(lowest)
+        (lowest << self.numbers().bits).wrapping_sub(lowest)
     }
 }
 

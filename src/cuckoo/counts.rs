@@ -185,7 +185,8 @@ impl Counts {
         }
         rest.iter().for_each(|word| _ = self.tally(Bucket::<W>::new(*word)));
         for (tail, count) in (0..=W::TAIL_BITS).zip(&mut self.by_tail) {
-            let ended_here = Bucket::<W>::ending_tails_of(tail);
+            // The bits that end the tails of this length in all lanes.
+            let ended_here = W::NUMBERS.tail_top() >> tail;
             for (digit, plane) in planes.iter().enumerate() {
                 let ones: u32 = plane.iter().map(|word| (word & ended_here).count_ones()).sum();
                 *count += u64::from(ones) << digit;

@@ -13,7 +13,7 @@
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
 use super::group::{Group, Groups};
 use super::search::{Kept, Search};
-use super::widths::Width;
+use super::widths::Layout;
 
 /// The greatest depth: the displaced groups that displace one another in a row.
 pub(super) const DEPTH: u32 = 12;
@@ -42,7 +42,7 @@ pub(super) struct Division<W> {
 /// The buckets `given` are stored first, if it succeeds. Each entry examined takes one of `kicks`. If there is no room, or
 /// a load fails, nothing is stored.
 #[cold]
-pub(super) fn displace<W: Width, E>(
+pub(super) fn displace<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     search: &mut Search,
     given: &[(BucketId, Bucket<W>)],
@@ -70,7 +70,7 @@ pub(super) fn displace<W: Width, E>(
 /// Like [`displace`], without the chain of groups, and one of the groups in the way may be divided. Returns the division
 /// if one was made; `None` if there is no room.
 #[cold]
-pub(super) fn displace_dividing<W: Width, E>(
+pub(super) fn displace_dividing<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     search: &mut Search,
     given: &[(BucketId, Bucket<W>)],
@@ -120,7 +120,7 @@ struct Mark<W> {
     divided: Option<Division<W>>,
 }
 
-impl<'a, W: Width, B: BucketsMut<W>> Displacement<'a, W, B> {
+impl<'a, W: Layout, B: BucketsMut<W>> Displacement<'a, W, B> {
     fn new(search: &'a mut Search, staged: Staged<'a, W, B>, kicks: &'a mut u32) -> Self {
         Self { search, staged, put: Vec::new(), may_divide: false, divided: None, kicks, cut: false }
     }
@@ -220,7 +220,7 @@ impl<'a, W: Width, B: BucketsMut<W>> Displacement<'a, W, B> {
 
 /// The ways in which groups for which `may_move` says so make room for `group`: first those in which whole groups leave,
 /// then those in which one of them is divided. What is no group stays.
-pub(super) fn all_ways<W: Width>(
+pub(super) fn all_ways<W: Layout>(
     here: &Groups<W>,
     may_move: impl Fn(&Group<W>) -> bool,
     group: Group<W>,
@@ -242,14 +242,15 @@ pub(super) fn all_ways<W: Width>(
 
 /// The ways in which some of these groups leave for `group`, the fewest lanes first, if those of the set `staying` stay.
 /// The second part of a group that is divided leaves in any case.
-fn ways_to_leave<W: Width>(
+fn ways_to_leave<W: Layout>(
     here: &Groups<W>,
     staying: u32,
     group: Group<W>,
     divided: Option<Division<W>>,
 ) -> impl Iterator<Item = Way<W>> {
-    let of_each: Vec<u32> = here.iter().map(|one| one.lanes().unwrap_or(W::SLOTS)).collect();
-    let needed = here.and(group).lanes().saturating_sub(W::SLOTS);
+    let slots = group.width().numbers().slots;
+    let of_each: Vec<u32> = here.iter().map(|one| one.lanes().unwrap_or(slots)).collect();
+    let needed = here.and(group).lanes().saturating_sub(slots);
     ways(&of_each, staying, needed).into_iter().map(move |leaving| {
         let leaves = |index: usize| leaving >> index & 1 == 1;
         let leave = here.filtered(leaves);
@@ -262,12 +263,12 @@ fn ways_to_leave<W: Width>(
 /// copies that its lanes can count.
 ///
 /// n = 4: 2 copies are 1 and 1, 33 are 1 and 32, 64 are 32 and 32, and 3 to 32 or 65 to 993 copies are not divided.
-fn divisions<W: Width>(whole: Group<W>) -> impl Iterator<Item = Division<W>> {
+fn divisions<W: Layout>(whole: Group<W>) -> impl Iterator<Item = Division<W>> {
     let part = move |copies| Group { copies, ..whole };
     // A saturated group stands for more copies than it counts.
-    let lanes = whole.lanes().filter(|_| whole.copies < W::MOST_COPIES).unwrap_or(0);
+    let lanes = whole.lanes().filter(|_| whole.copies < whole.width().numbers().most_copies).unwrap_or(0);
     let mut of_first: Vec<u32> = (1..lanes)
-        .map(Group::<W>::most)
+        .map(|lanes| whole.most_in(lanes))
         .filter(|full| part(whole.copies - full).lanes() < Some(lanes))
         .flat_map(|full| [full, whole.copies - full])
         .collect();
@@ -297,13 +298,13 @@ pub(super) struct Staged<'a, W, B> {
     pub(super) stored: Vec<(BucketId, Bucket<W>)>,
 }
 
-impl<W: Width, B: BucketsMut<W>> Staged<'_, W, B> {
+impl<W: Layout, B: BucketsMut<W>> Staged<'_, W, B> {
     fn commit(self) {
         self.stored.into_iter().for_each(|(id, bucket)| self.buckets.store(id, bucket));
     }
 }
 
-impl<W: Width, B: Buckets<W>> Buckets<W> for Staged<'_, W, B> {
+impl<W: Layout, B: Buckets<W>> Buckets<W> for Staged<'_, W, B> {
     type Error = B::Error;
 
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, B::Error> {
@@ -314,7 +315,7 @@ impl<W: Width, B: Buckets<W>> Buckets<W> for Staged<'_, W, B> {
     }
 }
 
-impl<W: Width, B: BucketsMut<W>> BucketsMut<W> for Staged<'_, W, B> {
+impl<W: Layout, B: BucketsMut<W>> BucketsMut<W> for Staged<'_, W, B> {
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
         self.stored.push((id, bucket));
     }

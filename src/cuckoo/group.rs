@@ -9,7 +9,7 @@
 //! at that highest count is *saturated*: it stands for as many copies or more, and is never changed again.
 
 use super::bucket::{Bucket, BucketId, Slot};
-use super::widths::Width;
+use super::widths::{AnyLayout, Layout, Numbers, Width};
 
 /// The place of a stored group: its bucket, and its index among the groups there.
 pub(super) type Stored = (BucketId, usize);
@@ -28,27 +28,48 @@ pub(super) struct Group<W> {
 }
 
 impl<W: Width> Group<W> {
+    /// The same group, for code that is compiled once.
+    pub(super) const fn erased(self) -> Group<AnyLayout> {
+        Group { entry: self.entry.erased(), copies: self.copies }
+    }
+}
+
+impl<W: Layout> Group<W> {
+    pub(super) const fn width(self) -> W {
+        self.entry.width()
+    }
+
+    fn numbers(self) -> &'static Numbers {
+        self.width().numbers()
+    }
+
+    /// An empty bucket of the same width.
+    const fn no_bucket(self) -> Bucket<W> {
+        Bucket::in_width(self.width(), 0)
+    }
+
     /// The lanes that it takes; `None` if it does not fit into a bucket.
     ///
     /// n = 4: 1 copy takes 1, 32 take 2, 33 take 3, 30,784 take 4, and 30,785 take more than there are.
-    pub(super) const fn lanes(self) -> Option<u32> {
+    pub(super) fn lanes(self) -> Option<u32> {
+        let Numbers { slots, highest_digit, .. } = *self.numbers();
         let (mut lanes, mut rest) = (1, self.copies - 1);
         while rest > 0 {
             lanes += 1;
-            rest = (rest - 1) / W::HIGHEST_DIGIT;
+            rest = (rest - 1) / highest_digit;
         }
-        if lanes <= W::SLOTS { Some(lanes) } else { None }
+        if lanes <= slots { Some(lanes) } else { None }
     }
 
-    /// The most copies that so many lanes count.
-    pub(super) fn most(lanes: u32) -> u32 {
-        (1..lanes).fold(1, |most, _| most * W::HIGHEST_DIGIT + 1)
+    /// The most copies that so many lanes of its bucket count.
+    pub(super) fn most_in(self, lanes: u32) -> u32 {
+        (1..lanes).fold(1, |most, _| most * self.numbers().highest_digit + 1)
     }
 
     /// With one more copy; `None` if that copy would saturate it.
-    pub(super) const fn grown(self) -> Option<Self> {
+    pub(super) fn grown(self) -> Option<Self> {
         let copies = self.copies + 1;
-        if copies < W::MOST_COPIES { Some(Self { copies, ..self }) } else { None }
+        if copies < self.numbers().most_copies { Some(Self { copies, ..self }) } else { None }
     }
 
     /// Unites two groups that match one key. The result has the entry with the shorter tail, with which the other tail
@@ -56,17 +77,17 @@ impl<W: Width> Group<W> {
     pub(super) fn and(self, other: Self) -> Self {
         let shorter =
             if other.entry.tail_length() < self.entry.tail_length() { other.entry } else { self.entry };
-        let copies = self.copies.saturating_add(other.copies).min(W::MOST_COPIES);
+        let copies = self.copies.saturating_add(other.copies).min(self.numbers().most_copies);
         Self { entry: shorter, copies }
     }
 
     /// A bucket that holds nothing else; an empty one if it does not fit into a bucket.
     pub(super) fn alone(self) -> Bucket<W> {
-        Groups::none().and(self).pack().unwrap_or(Bucket::new(0))
+        Groups::none_in(self.width()).and(self).pack().unwrap_or(self.no_bucket())
     }
 
-    const fn matches(self, query: Slot<W>) -> bool {
-        Bucket::new(self.entry.0 as u64).matches(query).has(0)
+    fn matches(self, query: Slot<W>) -> bool {
+        self.no_bucket().like(self.entry.0.into()).matches(query).has(0)
     }
 
     /// Removal takes a copy from the matching group that is lowest in this order: the one with the longest tail, and of
@@ -84,19 +105,35 @@ pub(super) struct Groups<W> {
 }
 
 impl<W: Width> Groups<W> {
+    #[cfg(test)]
     pub(super) const fn none() -> Self {
-        Self { groups: [Group { entry: Slot::new(0), copies: 1 }; MOST], number: 0 }
+        Self::none_in(W::VALUE)
+    }
+}
+
+impl<W: Layout> Groups<W> {
+    pub(super) const fn none_in(width: W) -> Self {
+        Self { groups: [Group { entry: Slot::in_width(width, 0), copies: 1 }; MOST], number: 0 }
+    }
+
+    fn numbers(&self) -> &'static Numbers {
+        self.width().numbers()
+    }
+
+    const fn width(&self) -> W {
+        self.groups[0].width()
     }
 
     pub(super) fn of(bucket: Bucket<W>) -> Self {
-        let mut all = Self::none();
+        let Numbers { slots, highest_digit, .. } = *bucket.numbers();
+        let mut all = Self::none_in(bucket.width());
         // The weight of the next digit; 0 if that digit would belong to no group.
         let mut weight = 0;
-        for slot in (0..W::SLOTS).map(|lane| bucket.slot(lane)) {
+        for slot in (0..slots).map(|lane| bucket.slot(lane)) {
             match slot.digit() {
                 Some(digit) if weight != 0 => {
                     all.groups[all.number - 1].copies += digit * weight;
-                    weight = weight.saturating_mul(W::HIGHEST_DIGIT);
+                    weight = weight.saturating_mul(highest_digit);
                 }
                 _ => {
                     weight = u32::from(slot.tail_length().is_some());
@@ -111,17 +148,18 @@ impl<W: Width> Groups<W> {
 
     /// A bucket that holds these groups, from its lowest lane up; `None` if they do not fit.
     pub(super) fn pack(&self) -> Option<Bucket<W>> {
-        let mut lanes = 0..W::SLOTS;
-        let mut bucket = Bucket::new(0);
+        let Numbers { slots, highest_digit, .. } = *self.numbers();
+        let mut lanes = 0..slots;
+        let mut bucket = Bucket::in_width(self.width(), 0);
         // A digit that belongs to no group must not come to lie above an entry.
         for stray in [true, false] {
             for group in self.iter().filter(|group| group.entry.digit().is_some() == stray) {
                 bucket = bucket.with(lanes.next()?, group.entry);
                 let mut rest = group.copies - 1;
                 while rest > 0 {
-                    let digit = (rest - 1) % W::HIGHEST_DIGIT + 1;
-                    bucket = bucket.with(lanes.next()?, Slot::of_digit(digit));
-                    rest = (rest - digit) / W::HIGHEST_DIGIT;
+                    let digit = (rest - 1) % highest_digit + 1;
+                    bucket = bucket.with(lanes.next()?, group.entry.with_digit(digit));
+                    rest = (rest - digit) / highest_digit;
                 }
             }
         }
@@ -134,7 +172,7 @@ impl<W: Width> Groups<W> {
 
     /// The lanes that all of them take.
     pub(super) fn lanes(&self) -> u32 {
-        self.iter().map(|group| group.lanes().unwrap_or(W::SLOTS)).sum()
+        self.iter().map(|group| group.lanes().unwrap_or(self.numbers().slots)).sum()
     }
 
     /// The index and value of the group with this entry; of several, the one with the fewest copies.
@@ -173,7 +211,7 @@ impl<W: Width> Groups<W> {
         self.iter()
             .enumerate()
             .filter(|(index, _)| keep(*index))
-            .fold(Self::none(), |kept, (_, group)| kept.and(*group))
+            .fold(Self::none_in(self.width()), |kept, (_, group)| kept.and(*group))
     }
 
     /// With `group` in the place of the one at `index`.

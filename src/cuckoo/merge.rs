@@ -6,14 +6,14 @@
 
 use std::convert::Infallible;
 
-use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Slot};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot, erased};
 use super::counts::Counts;
 use super::displacement::{displace, effort};
 use super::group::{Group, Groups};
 use super::kind::Kind;
 use super::search::Search;
 use super::sharing::{Union, share};
-use super::widths::Width;
+use super::widths::{AnyLayout, Width};
 
 /// All buckets of a region, in memory.
 pub(super) struct Words<'a>(pub(super) &'a mut [u64]);
@@ -222,8 +222,8 @@ fn unite<W: Width>(
     if given.is_empty() {
         return false;
     }
-    let Ok(done) = displace(&mut AnyBuckets(buckets), search, &given, &both, union, &mut effort(max_kicks));
-    done
+    let given: Vec<_> = given.into_iter().map(|(id, bucket)| (id, bucket.erased())).collect();
+    displace_in(buckets, search, &given, both, union, max_kicks)
 }
 
 /// Makes room for this group by letting two groups share an entry.
@@ -242,8 +242,10 @@ fn share_entry<W: Width>(
         let Ok(bucket) = Buckets::<W>::load(buckets, id);
         (id, bucket)
     });
-    let Ok(shared) =
-        share(&mut AnyBuckets(buckets), both, (group, None), Union::Counted, &mut effort(max_kicks), search);
+    let both = both.map(|(id, bucket)| (id, bucket.erased()));
+    let Ok(Ok(shared)) = erased::<W, _, _>(buckets, |buckets| {
+        share(buckets, both, (group.erased(), None), Union::Counted, &mut effort(max_kicks), search)
+    });
     shared.is_some()
 }
 
@@ -282,14 +284,20 @@ pub(super) fn store_group<W: Width>(
             return false;
         }
     }
-    let Ok(done) = displace(
-        &mut AnyBuckets(buckets),
-        search,
-        &[],
-        &both.map(|(id, _)| id),
-        group,
-        &mut effort(max_kicks),
-    );
+    displace_in(buckets, search, &[], both.map(|(id, _)| id), group, max_kicks)
+}
+
+fn displace_in<W: Width>(
+    buckets: &mut Words<'_>,
+    search: &mut Search,
+    given: &[(BucketId, Bucket<AnyLayout>)],
+    both: [BucketId; 2],
+    group: Group<W>,
+    max_kicks: u32,
+) -> bool {
+    let Ok(Ok(done)) = erased::<W, _, _>(buckets, |buckets| {
+        displace(buckets, search, given, &both, group.erased(), &mut effort(max_kicks))
+    });
     done
 }
 

@@ -134,7 +134,7 @@ mod vector {
 
         #[inline(always)]
         fn entries(&self) -> m128i {
-            self.0 & splat(Bucket::<W>::ENTRY)
+            self.0 & splat(W::NUMBERS.entry())
         }
 
         /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
@@ -147,7 +147,7 @@ mod vector {
             if W::EXPIRY_BITS == 0 {
                 return matching;
             }
-            let expired = equal(unlike & splat(Bucket::<W>::EXPIRY), splat(0));
+            let expired = equal(unlike & splat(W::NUMBERS.expiry().into()), splat(0));
             Mask(bitandnot_m128i(bitandnot_m128i(self.universal().0, expired.0), matching.0))
         }
 

@@ -3,13 +3,15 @@
 //! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules are those
 //! of `format-spec/README.md`, section 4.
 
-use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};
+use std::convert::Infallible;
+
+use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Erased, Place, Slot, erased};
 use super::displacement::{Division, displace, displace_dividing, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::sharing::{Shared, Union, share};
 use super::walk::{Change, walk};
-use super::widths::Width;
+use super::widths::{AnyLayout, Layout, Width};
 
 /// The outcome of an insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,10 +115,51 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
 ) -> Result<Inserted<W>, B::Error> {
     let both = place.load(buckets)?;
     let [(_, first), (_, second)] = both;
-    if first.either_matches(second, place.fingerprint) {
-        return insert_copy(&mut AnyBuckets(buckets), both, place.fingerprint, max_kicks, search);
+    let inserted = if first.either_matches(second, place.fingerprint) {
+        erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
+            insert_copy(buckets, both, fingerprint, max_kicks, search)
+        })?
+    } else {
+        if let Some(inserted) = insert_by_chain(buckets, both, place.fingerprint, max_kicks, search)? {
+            return Ok(inserted);
+        }
+        erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
+            insert_among_groups(buckets, both, fingerprint, max_kicks, &mut effort(max_kicks), search)
+        })?
+    };
+    Ok(inserted.in_width())
+}
+
+/// Does `work` in buckets, and with buckets and a fingerprint, whose width and errors it does not see.
+fn erased_at<W: Width, B: BucketsMut<W>, T>(
+    buckets: &mut B,
+    both: Both<W>,
+    fingerprint: Slot<W>,
+    work: impl FnOnce(&mut Erased<'_>, Both<AnyLayout>, Slot<AnyLayout>) -> Result<T, Infallible>,
+) -> Result<T, B::Error> {
+    let both = of_each(both, |(id, bucket)| (id, bucket.erased()));
+    let Ok(done) = erased(buckets, |buckets| work(buckets, both, fingerprint.erased()))?;
+    Ok(done)
+}
+
+impl Inserted<AnyLayout> {
+    /// The same outcome for the width that it was erased from.
+    fn in_width<W: Width>(self) -> Inserted<W> {
+        let all = |[one, two, three]: [Bucket<AnyLayout>; 3]| {
+            [Bucket::new(one.0), Bucket::new(two.0), Bucket::new(three.0)]
+        };
+        match self {
+            Self::Stored => Inserted::Stored,
+            Self::Counted { digits, saturates } => Inserted::Counted { digits, saturates },
+            Self::Absorbed => Inserted::Absorbed,
+            Self::Regrouped { before, after } => {
+                Inserted::Regrouped { before: all(before), after: all(after) }
+            }
+            Self::Rearranged(change) => Inserted::Rearranged(change),
+            Self::Quarantined => Inserted::Quarantined,
+            Self::NoPath => Inserted::NoPath,
+        }
     }
-    insert_crowded(buckets, both, place.fingerprint, max_kicks, &mut effort(max_kicks), search)
 }
 
 /// Like `map` of an array, without the dozen functions that it would compile for each width and each kind of buckets.
@@ -132,12 +175,12 @@ fn first_of<T, U>([one, other]: [T; 2], mut of: impl FnMut(T) -> Option<U>) -> O
     }
 }
 
-const fn ids<W: Width>([(one, _), (other, _)]: Both<W>) -> [BucketId; 2] {
+const fn ids<W: Layout>([(one, _), (other, _)]: Both<W>) -> [BucketId; 2] {
     [one, other]
 }
 
 /// Stores an entry in the first free lane of either bucket.
-fn store_alone<W: Width, E>(
+fn store_alone<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
@@ -148,18 +191,18 @@ fn store_alone<W: Width, E>(
     Some(Inserted::Stored)
 }
 
-fn is_quarantined<W: Width>(both: Both<W>) -> bool {
+fn is_quarantined<W: Layout>(both: Both<W>) -> bool {
     both.iter().any(|(_, bucket)| bucket.has_universal())
 }
 
 /// Whether a saturated group matches.
-fn is_absorbed<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> bool {
+fn is_absorbed<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> bool {
     both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.matches(fingerprint).any())
 }
 
 /// Inserts a copy of a key that a group matches, if possible as one more copy of that group. A second entry would take
 /// as many lanes now and more for further copies, and the group would match as many keys as before.
-fn insert_copy<W: Width, E>(
+fn insert_copy<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
@@ -193,12 +236,15 @@ fn insert_copy<W: Width, E>(
     }
     match store_alone(buckets, both, fingerprint) {
         Some(stored) => Ok(stored),
-        None => insert_crowded(buckets, both, fingerprint, max_kicks, &mut kicks, search),
+        None => match insert_by_chain(buckets, both, fingerprint, max_kicks, search)? {
+            Some(inserted) => Ok(inserted),
+            None => insert_among_groups(buckets, both, fingerprint, max_kicks, &mut kicks, search),
+        },
     }
 }
 
 /// Makes room in a bucket for one more digit of a group that matches, and counts a copy with it.
-fn count_with_room<W: Width, E>(
+fn count_with_room<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     (id, bucket): (BucketId, Bucket<W>),
     fingerprint: Slot<W>,
@@ -223,7 +269,7 @@ fn count_with_room<W: Width, E>(
 
 /// Counts a copy in a group of a bucket that matches and needs just `digits` more digits for it; of several, the one
 /// with the longest tail.
-fn count_in<W: Width, E>(
+fn count_in<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     id: BucketId,
     bucket: Bucket<W>,
@@ -246,33 +292,30 @@ fn count_in<W: Width, E>(
     Some(Inserted::Counted { digits, saturates: false })
 }
 
-/// Inserts where both buckets are full, and no group that matches has room for a copy or is saturated.
+/// Inserts where both buckets are full, and no group that matches has room for a copy or is saturated, as an entry of its
+/// own in a lane that a chain frees. `None` if groups of several lanes are in the way.
 #[inline(never)]
-fn insert_crowded<W: Width, B: BucketsMut<W>>(
+fn insert_by_chain<W: Layout, B: BucketsMut<W>>(
     buckets: &mut B,
     both: Both<W>,
     fingerprint: Slot<W>,
     max_kicks: u32,
-    kicks: &mut u32,
     search: &mut Search,
-) -> Result<Inserted<W>, B::Error> {
+) -> Result<Option<Inserted<W>>, B::Error> {
     if is_quarantined(both) {
-        return Ok(Inserted::Quarantined);
+        return Ok(Some(Inserted::Quarantined));
     }
     if let Some((id, room)) = search.free_lane(buckets, &both, &[], &mut { max_kicks })? {
         let lane = room.empty_lanes().first().unwrap_or(0);
         buckets.store(id, room.with(lane, fingerprint));
-        return Ok(Inserted::Stored);
+        return Ok(Some(Inserted::Stored));
     }
-    if !search.met_groups {
-        return Ok(Inserted::NoPath);
-    }
-    insert_among_groups(&mut AnyBuckets(buckets), both, fingerprint, max_kicks, kicks, search)
+    Ok(if search.met_groups { None } else { Some(Inserted::NoPath) })
 }
 
 /// Inserts where no chain frees a lane, as groups of several lanes are in the way.
 #[cold]
-fn insert_among_groups<W: Width, E>(
+fn insert_among_groups<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
@@ -320,7 +363,7 @@ fn insert_among_groups<W: Width, E>(
 
 /// The key's group with the copy to be inserted, and its bucket and index; of several groups, the one with the longest
 /// tail. An entry alone if none matches; `None` if the copy would saturate the group.
-fn own_with_copy<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group<W>, Option<Stored>)> {
+fn own_with_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group<W>, Option<Stored>)> {
     let longest = both.into_iter().filter_map(|(id, bucket)| {
         let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
         Some((group, (id, index)))
@@ -333,14 +376,14 @@ fn own_with_copy<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group
 
 /// Saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take from
 /// the other first.
-fn saturate<W: Width, E>(
+fn saturate<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,
 ) -> Option<Inserted<W>> {
     let filling = both.into_iter().filter_map(|(id, bucket)| {
         let (_, group) = Groups::of(bucket).longest_match(fingerprint)?;
-        (group.lanes() == Some(W::SLOTS)).then_some((id, group))
+        (group.lanes() == Some(bucket.numbers().slots)).then_some((id, group))
     });
     let (id, group) = filling.max_by_key(|(_, group)| group.order())?;
     let group = Group { copies: group.copies + 1, ..group };
@@ -349,7 +392,7 @@ fn saturate<W: Width, E>(
 }
 
 /// Unites the groups of a bucket that match, if there are several, and counts the copy in the result.
-fn merge<W: Width, E>(
+fn merge<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     id: BucketId,
     bucket: Bucket<W>,
@@ -365,7 +408,7 @@ fn merge<W: Width, E>(
     }
     let union = groups.union(fingerprint)?.and(Group { entry: fingerprint, copies: 1 });
     buckets.store(id, groups.others(fingerprint).and(union).pack()?);
-    let none = Bucket::new(0);
+    let none = bucket.like(0);
     Some(Inserted::Regrouped {
         before: [matching(bucket, fingerprint)?, none, none],
         after: [union.alone(), none, none],
@@ -383,11 +426,11 @@ struct United<W> {
 }
 
 /// `None` if the copies are more than one group counts.
-fn unite_all<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<United<W>> {
+fn unite_all<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<United<W>> {
     let [first, second] = of_each(both, |(_, bucket)| Groups::of(bucket).union(fingerprint));
     let group =
         [first, second].into_iter().flatten().fold(Group { entry: fingerprint, copies: 1 }, Group::and);
-    if group.copies >= W::MOST_COPIES {
+    if group.copies >= group.width().numbers().most_copies {
         return None;
     }
     let [one, other] =
@@ -397,15 +440,15 @@ fn unite_all<W: Width>(both: Both<W>, fingerprint: Slot<W>) -> Option<United<W>>
 }
 
 /// The groups of a bucket that match.
-fn matching<W: Width>(bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Bucket<W>> {
+fn matching<W: Layout>(bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Bucket<W>> {
     let groups = Groups::of(bucket);
     groups.filtered(|index| groups.matching(fingerprint).any(|(matching, _)| matching == index)).pack()
 }
 
-impl<W: Width> United<W> {
+impl<W: Layout> United<W> {
     /// What was done by storing the group, if a group was divided for it or not.
     fn regrouped(&self, divided: Option<Division<W>>) -> Inserted<W> {
-        let (none, own, [first, second]) = (Bucket::new(0), self.group.alone(), self.before);
+        let (none, own, [first, second]) = (self.before[0].like(0), self.group.alone(), self.before);
         let (before, parts) = divided.map_or((none, [none; 2]), |Division { whole, parts }| {
             (whole.alone(), of_each(parts, Group::alone))
         });
@@ -445,21 +488,17 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
 ) -> Result<Option<Removed>, B::Error> {
     match try_remove(buckets, place)? {
         Some(tail) => Ok(Some(Removed::Entry { tail })),
-        None => remove_slowly(&mut AnyBuckets(buckets), place),
+        None => {
+            let both = place.load(buckets)?;
+            erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
+                Ok(remove_copy(buckets, both, fingerprint))
+            })
+        }
     }
 }
 
 /// Like [`remove`], where several entries match, or one that has digits, or none.
-#[inline(never)]
-fn remove_slowly<W: Width, E>(
-    buckets: &mut AnyBuckets<'_, W, E>,
-    place: Place<W>,
-) -> Result<Option<Removed>, E> {
-    let both = place.load(buckets)?;
-    Ok(remove_copy(buckets, both, place.fingerprint))
-}
-
-fn remove_copy<W: Width, E>(
+fn remove_copy<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     fingerprint: Slot<W>,

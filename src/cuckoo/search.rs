@@ -7,7 +7,7 @@
 
 use super::bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::group::{Group, Groups};
-use super::widths::Width;
+use super::widths::Layout;
 
 /// Breadth-first search for the shortest chain of moves that frees a lane.
 ///
@@ -59,7 +59,7 @@ struct Reached<W> {
     left: Bucket<W>,
 }
 
-impl<W: Width> Reached<W> {
+impl<W: Layout> Reached<W> {
     /// The bucket with the group that comes to it; `None` if it has no room for it.
     fn with_group(&self) -> Option<Bucket<W>> {
         Groups::of(self.bucket).and(self.coming).pack()
@@ -95,7 +95,7 @@ impl Search {
     /// into the lanes that the next one leaves. Each group examined takes one of `kicks`.
     ///
     /// If there is no such chain, or a load fails, nothing is stored.
-    pub(super) fn place<W: Width, B: BucketsMut<W>>(
+    pub(super) fn place<W: Layout, B: BucketsMut<W>>(
         &mut self,
         buckets: &mut B,
         ids: &[BucketId],
@@ -116,7 +116,7 @@ impl Search {
 
     /// Searches until the bucket reached last has room for the group that comes to it, and returns that bucket with the
     /// group.
-    fn find_place<W: Width, B: Buckets<W>>(
+    fn find_place<W: Layout, B: Buckets<W>>(
         &mut self,
         buckets: &mut B,
         ids: &[BucketId],
@@ -169,7 +169,7 @@ impl Search {
     ///
     /// If there is no room, or a load fails, nothing is stored.
     #[inline]
-    pub(super) fn free_lane<W: Width, B: BucketsMut<W>>(
+    pub(super) fn free_lane<W: Layout, B: BucketsMut<W>>(
         &mut self,
         buckets: &mut B,
         roots: &[(BucketId, Bucket<W>)],
@@ -183,7 +183,7 @@ impl Search {
     }
 
     /// Searches from `roots` for a bucket with a free lane, or with a group whose other bucket has the lanes for it.
-    fn find<W: Width, B: Buckets<W>>(
+    fn find<W: Layout, B: Buckets<W>>(
         &mut self,
         buckets: &mut B,
         roots: &[(BucketId, Bucket<W>)],
@@ -191,15 +191,16 @@ impl Search {
         kicks: &mut u32,
     ) -> Result<Option<End<W>>, B::Error> {
         self.met_groups = false;
+        let Some((_, root)) = roots.first() else { return Ok(None) };
         for (id, bucket) in roots {
             self.reach(*id, bucket.0, ROOT, 0);
         }
         let mut parent = 0;
         while let Some(&Step { id, word, .. }) = self.steps.get(parent) {
-            let bucket = Bucket::<W>::new(word);
+            let bucket = root.like(word);
             let digits = bucket.digit_lanes();
             self.met_groups |= digits.any();
-            for lane in 0..W::SLOTS {
+            for lane in 0..root.numbers().slots {
                 let slot = bucket.slot(lane);
                 let moves = !slot.is_empty() && !slot.is_universal() && !digits.has(lane);
                 if !moves || kept.contains(&(id, slot)) {
@@ -230,18 +231,18 @@ impl Search {
 
     /// Moves the entries of a chain, the last one first. Returns the bucket that the chain starts from, without the
     /// entry that left it; the caller stores that bucket.
-    fn follow<W: Width, B: BucketsMut<W>>(&self, buckets: &mut B, end: End<W>) -> (BucketId, Bucket<W>) {
+    fn follow<W: Layout, B: BucketsMut<W>>(&self, buckets: &mut B, end: End<W>) -> (BucketId, Bucket<W>) {
         if let Some((id, bucket)) = end.taker {
             buckets.store(id, bucket);
         }
         let (mut step, mut bucket) = (self.steps[end.step], end.bucket);
         while step.parent != ROOT {
             let parent = self.steps[step.parent];
-            let from = Bucket::<W>::new(parent.word);
+            let from = bucket.like(parent.word);
             // There is a free lane: the search ends only at a bucket that has one, and each move leaves one.
             let lane = bucket.empty_lanes().first().unwrap_or(0);
             buckets.store(step.id, bucket.with(lane, from.slot(step.lane)));
-            (step, bucket) = (parent, from.with(step.lane, Slot::new(0)));
+            (step, bucket) = (parent, from.without(step.lane));
         }
         (step.id, bucket)
     }
@@ -254,7 +255,7 @@ fn forget(visited: &mut [u64], all: impl Iterator<Item = BucketId>) {
 
 /// A bucket without the group of `entry`, and the group's other bucket with it; `None` if that has no room.
 #[cold]
-fn moved<W: Width>(from: Bucket<W>, entry: Slot<W>, to: Bucket<W>) -> Option<(Bucket<W>, Bucket<W>)> {
+fn moved<W: Layout>(from: Bucket<W>, entry: Slot<W>, to: Bucket<W>) -> Option<(Bucket<W>, Bucket<W>)> {
     let groups = Groups::of(from);
     let (index, group) = groups.find(entry)?;
     Some((groups.without(index).pack()?, Groups::of(to).and(group).pack()?))

@@ -9,13 +9,13 @@ use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::displacement::{Staged, displace};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
-use super::widths::Width;
+use super::widths::Layout;
 
 /// The most candidates that one call tries.
 pub(super) const MOST_CANDIDATES: usize = 16;
 
 /// The groups before and after two of them share an entry.
-pub(super) struct Shared<W: Width> {
+pub(super) struct Shared<W: Layout> {
     /// The groups before, in the buckets that they were in.
     pub(super) before: [Bucket<W>; 3],
     /// The groups that count them and the copy now.
@@ -43,7 +43,7 @@ pub(super) enum Union {
 
 /// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two others of which one is
 /// in the way. `own` counts the copy to be inserted; `place` is where it is stored without that copy, if it is stored.
-pub(super) fn share<W: Width, E>(
+pub(super) fn share<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     (own, place): (Group<W>, Option<Stored>),
@@ -52,10 +52,11 @@ pub(super) fn share<W: Width, E>(
     search: &mut Search,
 ) -> Result<Option<Shared<W>>, E> {
     let ids = both.map(|(id, _)| id);
+    let none = Bucket::in_width(own.width(), 0);
     for candidate in candidates(buckets, both, (own, place), wanted)? {
         let leaving = || candidate.stored.iter().copied().chain(place.filter(|_| !candidate.with_own));
         let mut staged = Staged { buckets: &mut *buckets, stored: Vec::new() };
-        let (mut before, mut given) = ([Bucket::new(0); 3], Vec::new());
+        let (mut before, mut given) = ([none; 3], Vec::new());
         let at = distinct(leaving().map(|(id, _)| id).collect());
         for (id, before) in at.into_iter().zip(&mut before) {
             let groups = Groups::of(staged.load(id)?);
@@ -75,7 +76,6 @@ pub(super) fn share<W: Width, E>(
         let done = displace(any, search, &given, &pair, union, kicks)?
             && (candidate.with_own || displace(any, search, &[], &ids, own, kicks)?);
         if done {
-            let none = Bucket::new(0);
             let after = [union.alone(), if candidate.with_own { none } else { own.alone() }, none];
             let stored = staged.stored;
             stored.into_iter().for_each(|(id, bucket)| buckets.store(id, bucket));
@@ -94,7 +94,7 @@ fn distinct(mut ids: Vec<BucketId>) -> Vec<BucketId> {
 
 /// Pairs of groups that may share an entry, the longest common beginning first: the key's own group with another of its
 /// tag, and any two groups of which one lies in a bucket of the key, or in a bucket that a group there may move to.
-fn candidates<W: Width, E>(
+fn candidates<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
     (own, place): (Group<W>, Option<Stored>),
@@ -149,18 +149,19 @@ fn candidates<W: Width, E>(
 
 /// The group that two become, if they have one tag and a common beginning of their tails, and take fewer lanes as one.
 /// It is saturated only if that is wanted.
-fn shared<W: Width>(a: Group<W>, b: Group<W>, wanted: Union) -> Option<Group<W>> {
-    let copies = a.copies.saturating_add(b.copies).min(W::MOST_COPIES);
+fn shared<W: Layout>(a: Group<W>, b: Group<W>, wanted: Union) -> Option<Group<W>> {
+    let most = a.width().numbers().most_copies;
+    let copies = a.copies.saturating_add(b.copies).min(most);
     let entry = match wanted {
-        Union::Counted if copies < W::MOST_COPIES => a.entry.common(b.entry)?,
-        Union::Saturated if copies == W::MOST_COPIES && a.entry == b.entry => a.entry,
+        Union::Counted if copies < most => a.entry.common(b.entry)?,
+        Union::Saturated if copies == most && a.entry == b.entry => a.entry,
         _ => return None,
     };
     let union = Group { entry, copies };
     (union.lanes()? < a.lanes()? + b.lanes()?).then_some(union)
 }
 
-impl<W: Width> Slot<W> {
+impl<W: Layout> Slot<W> {
     /// The entry whose tail is the common beginning of both tails; `None` if the tags differ, or the first bits of the
     /// tails do.
     ///
@@ -171,7 +172,7 @@ impl<W: Width> Slot<W> {
         let ends = (self.0 & self.0.wrapping_neg()) | (other.0 & other.0.wrapping_neg());
         let highest = |bits: u32| bits.checked_ilog2().map_or(0, |bit| 1 << bit);
         let end = highest(ends | (self.0 ^ other.0));
-        let common = Self::new(self.0 & !(2 * end - 1) | end);
+        let common = self.like(self.0 & !(2 * end - 1) | end);
         common.tail_length().filter(|length| *length > 0).map(|_| common)
     }
 }

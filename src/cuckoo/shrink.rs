@@ -17,14 +17,16 @@ impl<W: Width> Bucket<W> {
     /// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
     /// last: it becomes `0x747d` with 0. Expiry bits stay: with a = 3, `0x7735` (tail `0x19` of 5 bits, expiry 5) becomes
     /// `0x759d` with 0 and `0x779d` with 1.
-    const fn lengthened(self, bit: u64) -> (Self, u64) {
-        let below_tag = self.0 & (Self::TAIL_TOP | Self::TAIL_BODY);
-        // An entry has a bit below its tag; adding TAIL_BODY carries into TAIL_TOP unless that is all there is.
-        let entries = (((below_tag & Self::TAIL_BODY) + Self::TAIL_BODY) | below_tag) & Self::TAIL_TOP;
-        let lowest = Self::ONES << W::EXPIRY_BITS;
+    #[inline(always)]
+    fn lengthened(self, bit: u64) -> (Self, u64) {
+        let (tail_top, tail_body) = (W::NUMBERS.tail_top(), W::NUMBERS.tail_body());
+        let below_tag = self.0 & (tail_top | tail_body);
+        // An entry has a bit below its tag; adding tail_body carries into tail_top unless that is all there is.
+        let entries = (((below_tag & tail_body) + tail_body) | below_tag) & tail_top;
+        let lowest = W::NUMBERS.ones << W::EXPIRY_BITS;
         let shorter = (below_tag & !lowest) >> 1 | below_tag & lowest;
         let word = self.0 ^ below_tag | shorter | entries & bit.wrapping_neg();
-        (Self::new(word), Self::whole_lanes(entries >> Self::TAIL_TOP_AT))
+        (Self::new(word), self.whole_lanes(entries >> W::NUMBERS.tail_top_at()))
     }
 
     /// One bucket with the entries of both, as far as they fit, and the rest of `other`, in its lanes. Both buckets
@@ -56,7 +58,7 @@ impl<W: Width> Bucket<W> {
 
     /// All lanes moved up by one, the highest to the lowest.
     const fn one_lane_up(word: u64) -> u64 {
-        word << W::BITS & Self::LANES | word >> ((W::SLOTS - 1) * W::BITS)
+        word << W::BITS & W::NUMBERS.lanes() | word >> ((W::SLOTS - 1) * W::BITS)
     }
 }
 

@@ -10,7 +10,7 @@
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
 use super::displacement::all_ways;
 use super::group::{Group, Groups};
-use super::widths::{TAIL_LENGTHS, Width};
+use super::widths::{Layout, Numbers, TAIL_LENGTHS};
 
 /// The fewest slots of a bucket. With fewer, one popular key can fill a bucket, and a region of such keys is full long
 /// before its lanes are: a walk would still find room for some more copies, each in the time of thousands of inserts.
@@ -27,7 +27,7 @@ pub(crate) struct Change {
 
 impl Change {
     /// Adds the digits and entries of a bucket `times` times.
-    fn add<W: Width>(&mut self, bucket: Bucket<W>, times: i32) {
+    fn add<W: Layout>(&mut self, bucket: Bucket<W>, times: i32) {
         for group in Groups::of(bucket).iter() {
             if let (Some(length), Some(lanes)) = (group.entry.tail_length(), group.lanes()) {
                 self.by_tail[length as usize] += times;
@@ -41,23 +41,26 @@ impl Change {
 /// first, if it succeeds. If there is no room, or less than an eighth of the region is free, or a bucket has fewer than
 /// four slots, or a load fails, nothing is stored.
 #[cold]
-pub(super) fn walk<W: Width, E>(
+pub(super) fn walk<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     given: &[(BucketId, Bucket<W>)],
     id: BucketId,
     group: Group<W>,
     moves: u32,
 ) -> Result<Option<Change>, E> {
-    if moves == 0 || W::SLOTS < FEWEST_SLOTS {
+    let Numbers { slots, index_bits, .. } = *group.width().numbers();
+    if moves == 0 || slots < FEWEST_SLOTS {
         return Ok(None);
     }
-    let ids = || (0..1 << W::INDEX_BITS).map(BucketId);
+    let ids = || (0..1 << index_bits).map(BucketId);
     let before: Vec<Bucket<W>> = ids().map(|id| buckets.load(id)).collect::<Result<_, E>>()?;
     let free: u32 = before.iter().map(|bucket| bucket.empty_lanes().count()).sum();
-    if free < (W::SLOTS << W::INDEX_BITS) / PLENTY {
+    if free < (slots << index_bits) / PLENTY {
         return Ok(None);
     }
-    let mut walk = Walk { buckets: before.clone(), waiting: vec![(id, group)], random: seed(id, group) };
+    let beyond = Bucket::in_width(group.width(), group.width().numbers().high());
+    let mut walk =
+        Walk { buckets: before.clone(), beyond, waiting: vec![(id, group)], random: seed(id, group) };
     given.iter().for_each(|(id, bucket)| walk.store(*id, *bucket));
     let mut moves = 0..moves;
     while let Some((id, group)) = walk.waiting.pop() {
@@ -77,13 +80,15 @@ pub(super) fn walk<W: Width, E>(
 }
 
 /// Inserts of one key into one region walk in one way, so that a filter does not depend on how its keys were grouped.
-fn seed<W: Width>(id: BucketId, group: Group<W>) -> u64 {
+fn seed<W: Layout>(id: BucketId, group: Group<W>) -> u64 {
     u64::from(id.0) << 32 | u64::from(group.entry.0)
 }
 
 struct Walk<W> {
-    /// A copy of the region.
+    /// A copy of the region,
     buckets: Vec<Bucket<W>>,
+    /// and what lies beyond it: a bucket that takes nothing.
+    beyond: Bucket<W>,
     /// Groups without a place, and the bucket that each goes to if it does not go back.
     waiting: Vec<(BucketId, Group<W>)>,
     random: u64,
@@ -96,9 +101,9 @@ struct Choice<W> {
     leave: Groups<W>,
 }
 
-impl<W: Width> Walk<W> {
+impl<W: Layout> Walk<W> {
     fn load(&self, id: BucketId) -> Bucket<W> {
-        self.buckets.get(usize::from(id.0)).copied().unwrap_or(Bucket::QUARANTINED)
+        self.buckets.get(usize::from(id.0)).copied().unwrap_or(self.beyond)
     }
 
     fn store(&mut self, id: BucketId, bucket: Bucket<W>) {
@@ -141,15 +146,15 @@ impl<W: Width> Walk<W> {
     /// The lanes that the other bucket of a group lacks for it.
     fn lacking(&self, id: BucketId, group: Group<W>) -> u32 {
         let free = self.load(group.entry.other(id)).empty_lanes().count();
-        group.lanes().unwrap_or(W::SLOTS).saturating_sub(free)
+        group.lanes().unwrap_or(group.width().numbers().slots).saturating_sub(free)
     }
 }
 
 /// Takes a group of the same entry out of those of a bucket, and unites it with a group: parts that were divided. They
 /// stay apart where together they would have more copies than a group counts.
-fn with_equal<W: Width>(here: Groups<W>, group: Group<W>) -> (Groups<W>, Group<W>) {
+fn with_equal<W: Layout>(here: Groups<W>, group: Group<W>) -> (Groups<W>, Group<W>) {
     match here.find(group.entry) {
-        Some((index, equal)) if equal.copies + group.copies < W::MOST_COPIES => {
+        Some((index, equal)) if equal.copies + group.copies < group.width().numbers().most_copies => {
             (here.without(index), equal.and(group))
         }
         _ => (here, group),

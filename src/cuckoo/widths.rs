@@ -140,9 +140,141 @@ impl AnyWidth {
 /// Room for counts by tail length; the longest tail has 21 bits.
 pub(crate) const TAIL_LENGTHS: usize = 22;
 
+/// The numbers of a width, and the masks that follow from them.
+///
+/// Per lane of n = 4: `ones` is `0x0001`, `high` `0x8000`, `body` `0x7fff`, `tail_top` `0x0200`, `tail_body` `0x01ff`,
+/// `entry` `0x83ff`.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    /// n, the slots in a bucket.
+    pub(super) slots: u32,
+    /// W, the bits of a slot.
+    pub(super) bits: u32,
+    /// T, the bits of a tag.
+    pub(super) tag_bits: u32,
+    /// a, the lowest bits of a slot, which say when its entry expires; 0 unless the filter forgets.
+    pub(super) expiry_bits: u32,
+    /// Buckets of a region, as a power of two.
+    pub(super) index_bits: u32,
+    /// The bits of a fresh tail.
+    pub(super) tail_bits: u32,
+    /// D, the highest digit.
+    pub(super) highest_digit: u32,
+    /// The highest count of a group.
+    pub(super) most_copies: u32,
+    /// The lowest bit of each lane. Multiplied by a slot, it gives that slot in every lane.
+    pub(super) ones: u64,
+    /// For each of the 2^T tags, the exclusive or of the indices of an entry's two buckets.
+    pub(super) offsets: &'static [u16],
+}
+
+impl Numbers {
+    const fn of<W: Width>() -> Self {
+        let mut ones = 0;
+        let mut lane = 0;
+        while lane < W::SLOTS {
+            ones |= 1 << (lane * W::BITS);
+            lane += 1;
+        }
+        Self {
+            slots: W::SLOTS,
+            bits: W::BITS,
+            tag_bits: W::TAG_BITS,
+            expiry_bits: W::EXPIRY_BITS,
+            index_bits: W::INDEX_BITS,
+            tail_bits: W::TAIL_BITS,
+            highest_digit: W::HIGHEST_DIGIT,
+            most_copies: W::MOST_COPIES,
+            ones,
+            offsets: W::OFFSETS,
+        }
+    }
+
+    /// The expiry bits of a slot.
+    #[inline(always)]
+    pub(super) const fn expiry(&self) -> u32 {
+        (1 << self.expiry_bits) - 1
+    }
+
+    /// The highest bit of each lane.
+    #[inline(always)]
+    pub(super) const fn high(&self) -> u64 {
+        self.ones << (self.bits - 1)
+    }
+
+    /// All other bits of each lane.
+    #[inline(always)]
+    pub(super) const fn body(&self) -> u64 {
+        self.high() - self.ones
+    }
+
+    /// The number of the highest bit below the tag in its lane: the first bit of the tail, if there is one.
+    #[inline(always)]
+    pub(super) const fn tail_top_at(&self) -> u32 {
+        self.bits - self.tag_bits - 1
+    }
+
+    /// That bit of each lane.
+    #[inline(always)]
+    pub(super) const fn tail_top(&self) -> u64 {
+        self.ones << self.tail_top_at()
+    }
+
+    /// All bits of each lane below that one, and above the expiry bits.
+    #[inline(always)]
+    pub(super) const fn tail_body(&self) -> u64 {
+        self.tail_top() - (self.ones << self.expiry_bits)
+    }
+
+    /// Every bit that belongs to a lane.
+    #[inline(always)]
+    pub(super) const fn lanes(&self) -> u64 {
+        self.high() | self.body()
+    }
+
+    /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag but the expiry bits,
+    /// and the highest.
+    #[inline(always)]
+    pub(super) const fn entry(&self) -> u64 {
+        self.high() | self.tail_top() | self.tail_body()
+    }
+}
+
+/// A width as a value: a type without a value of its own for each width ([`Width`]), with which code is compiled for that
+/// width; or [`AnyLayout`], with which it is compiled once for all of them.
+pub(crate) trait Layout: Copy + Debug {
+    fn numbers(self) -> &'static Numbers;
+}
+
+/// Any width. What runs seldom, or takes long, need not be compiled ten times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnyLayout(&'static Numbers);
+
+impl AnyLayout {
+    pub(super) const fn of<W: Width>() -> Self {
+        Self(W::NUMBERS)
+    }
+}
+
+impl Layout for AnyLayout {
+    #[inline(always)]
+    fn numbers(self) -> &'static Numbers {
+        self.0
+    }
+}
+
+impl<W: Width> Layout for W {
+    #[inline(always)]
+    fn numbers(self) -> &'static Numbers {
+        W::NUMBERS
+    }
+}
+
 /// How a bucket is divided. In every real width, `INDEX_BITS` is 13 and `BITS` follows from `SLOTS`; tests choose
 /// smaller numbers, so that they can try all slots.
 pub(crate) trait Width: Copy + Eq + Debug + 'static {
+    /// The only value.
+    const VALUE: Self;
     /// n, the slots in a bucket.
     const SLOTS: u32;
     /// T, the bits of a tag.
@@ -172,6 +304,8 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
         }
         most
     };
+    /// All of these.
+    const NUMBERS: &'static Numbers = &Numbers::of::<Self>();
 }
 
 macro_rules! widths {
@@ -180,6 +314,7 @@ macro_rules! widths {
             #[derive(Clone, Copy, PartialEq, Eq, Debug)]
             pub(crate) struct $name;
             impl Width for $name {
+                const VALUE: Self = Self;
                 const SLOTS: u32 = $slots;
                 const TAG_BITS: u32 = $tag;
                 const EXPIRY_BITS: u32 = $expiry;

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use super::*;
 use crate::cuckoo::bucket::Slot;
-use crate::cuckoo::widths::{Four, Two};
+use crate::cuckoo::widths::{Four, Two, Width};
 
 pub(crate) struct Random(pub(crate) u64);
 

@@ -34,6 +34,7 @@ macro_rules! tiny_widths {
             #[derive(Clone, Copy, PartialEq, Eq, Debug)]
             struct $name;
             impl Width for $name {
+                const VALUE: Self = Self;
                 const SLOTS: u32 = $slots;
                 const TAG_BITS: u32 = $tag;
                 const BITS: u32 = $bits;

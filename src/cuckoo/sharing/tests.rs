@@ -4,7 +4,7 @@
 use super::*;
 use crate::cuckoo::displacement::effort;
 use crate::cuckoo::displacement::tests::{FIRST, Random, TAGS, World, entry};
-use crate::cuckoo::widths::{Five, Four, Seven};
+use crate::cuckoo::widths::{Five, Four, Seven, Width};
 
 /// The tail of an entry as text; `None` for other slots.
 fn tail<W: Width>(slot: Slot<W>) -> Option<String> {

@@ -17,7 +17,7 @@ use crate::cuckoo::displacement::tests::{FIRST, Random, World, entry};
 use crate::cuckoo::region::Inserted;
 use crate::cuckoo::region::tests::{Memory, Unreadable, held};
 use crate::cuckoo::search::Search;
-use crate::cuckoo::widths::{Four, Seven, Three, Two};
+use crate::cuckoo::widths::{Four, Seven, Three, Two, Width};
 
 const MOVES: u32 = 2000;
 
@@ -182,7 +182,12 @@ fn first_moves(free: [usize; 2]) -> usize {
         world.put(large.entry.other(BucketId(id)), &vec![single; 4 - free]);
     }
     let goes_to_first = |random: &u64| {
-        let mut walk = Walk { buckets: region(&world).buckets, waiting: Vec::new(), random: *random };
+        let mut walk = Walk {
+            buckets: region(&world).buckets,
+            beyond: Bucket::QUARANTINED,
+            waiting: Vec::new(),
+            random: *random,
+        };
         let group = Group { entry: entry(0, 1, 9), copies: 1 };
         assert!(walk.put(BucketId(FIRST), group) && walk.waiting.len() == 1);
         walk.load(BucketId(FIRST)) == group.alone()
