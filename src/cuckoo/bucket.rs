@@ -187,16 +187,16 @@ impl<W: Width> Slot<W> {
     pub(super) const fn of_digit(value: u32) -> Self {
         Self::new(value << (W::BITS - W::TAG_BITS))
     }
-
-    /// The same slot, for code that is compiled once.
-    pub(super) const fn erased(self) -> Slot<AnyLayout> {
-        Slot(self.0, AnyLayout::of::<W>())
-    }
 }
 
 impl<W: Layout> Slot<W> {
     pub(super) const fn in_width(width: W, bits: u32) -> Self {
         Self(bits, width)
+    }
+
+    /// The same slot, for code that is compiled once.
+    pub(super) fn erased(self) -> Slot<AnyLayout> {
+        Slot(self.0, AnyLayout::of(self.1))
     }
 
     /// Another slot of the same width.
@@ -376,16 +376,16 @@ impl<W: Width> Bucket<W> {
     pub(crate) const fn new(word: u64) -> Self {
         Self(word, W::VALUE)
     }
-
-    /// The same bucket, for code that is compiled once.
-    pub(super) const fn erased(self) -> Bucket<AnyLayout> {
-        Bucket(self.0, AnyLayout::of::<W>())
-    }
 }
 
 impl<W: Layout> Bucket<W> {
     pub(super) const fn in_width(width: W, word: u64) -> Self {
         Self(word, width)
+    }
+
+    /// The same bucket, for code that is compiled once.
+    pub(super) fn erased(self) -> Bucket<AnyLayout> {
+        Bucket(self.0, AnyLayout::of(self.1))
     }
 
     /// Another bucket of the same width.

@@ -344,15 +344,16 @@ pub(crate) fn epochs_left<W: Width, B: Buckets<W>>(
     place: Place<W>,
 ) -> Result<u32, B::Error> {
     let query = place.fingerprint;
-    let both = place.load(buckets)?.map(|(_, bucket)| bucket);
-    if both.iter().any(|bucket| bucket.has_universal()) {
-        return Ok(u32::MAX);
+    let mut most = 0;
+    for (_, bucket) in place.load(buckets)? {
+        if bucket.has_universal() {
+            return Ok(u32::MAX);
+        }
+        for lane in bucket.matches(query) {
+            most = most.max(bucket.slot(lane).epochs_left(query.expiry()));
+        }
     }
-    let left = |bucket: &Bucket<W>| {
-        let bucket = *bucket;
-        bucket.matches(query).map(move |lane| bucket.slot(lane).epochs_left(query.expiry()))
-    };
-    Ok(both.iter().flat_map(left).max().unwrap_or(0))
+    Ok(most)
 }
 
 /// The bucket without the entries that expire in one of these epochs, and counts them.

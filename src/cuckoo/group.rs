@@ -27,14 +27,12 @@ pub(super) struct Group<W> {
     pub(super) copies: u32,
 }
 
-impl<W: Width> Group<W> {
+impl<W: Layout> Group<W> {
     /// The same group, for code that is compiled once.
-    pub(super) const fn erased(self) -> Group<AnyLayout> {
+    pub(super) fn erased(self) -> Group<AnyLayout> {
         Group { entry: self.entry.erased(), copies: self.copies }
     }
-}
 
-impl<W: Layout> Group<W> {
     pub(super) const fn width(self) -> W {
         self.entry.width()
     }
@@ -247,10 +245,15 @@ impl<W: Width> Bucket<W> {
     pub(crate) fn copies_in_either(self, other: Self, query: Slot<W>) -> Option<u32> {
         match self.matches_of_plain(other, query) {
             Some(matches) => Some(matches),
-            None => Some(self.copies(query)? + other.copies(query)?),
+            None => {
+                let query = query.erased();
+                Some(self.erased().copies(query)? + other.erased().copies(query)?)
+            }
         }
     }
+}
 
+impl<W: Layout> Bucket<W> {
     #[inline(never)]
     fn copies(self, query: Slot<W>) -> Option<u32> {
         let matching = self.matches(query);

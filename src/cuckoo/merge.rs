@@ -6,14 +6,14 @@
 
 use std::convert::Infallible;
 
-use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot, erased};
+use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Erased, Slot, erased};
 use super::counts::Counts;
 use super::displacement::{displace, effort};
-use super::group::{Group, Groups};
+use super::group::{Both, Group, Groups};
 use super::kind::Kind;
 use super::search::Search;
 use super::sharing::{Union, share};
-use super::widths::{AnyLayout, Width};
+use super::widths::{AnyLayout, Layout, Width};
 
 /// All buckets of a region, in memory.
 pub(super) struct Words<'a>(pub(super) &'a mut [u64]);
@@ -56,28 +56,24 @@ pub(crate) fn take_region<W: Width>(
     search: &mut Search,
     stored: &mut u64,
 ) -> Result<(), NoRoom> {
-    each_group(from, into, |buckets, id, group: Group<W>| {
-        let both = [id, group.entry.other(id)];
-        let group = match kind {
-            Kind::Counting => group,
-            // Neither holds digits, but a damaged file may.
-            Kind::Set | Kind::Forgetting => Group { copies: 1, ..group },
-        };
-        let room = match kind {
+    each_group(from, into, &mut |buckets, id, group: Group<W>| {
+        // Sets hold no digits, but a damaged file may.
+        let (copies, room) = match kind {
             Kind::Set | Kind::Forgetting if covered_or_shortens(buckets, id, group.entry, now) => {
                 return Ok(());
             }
-            Kind::Set | Kind::Forgetting => store_group(buckets, id, group, max_kicks, search),
-            Kind::Counting if is_answered(buckets, both, group.entry) => return Ok(()),
+            Kind::Set | Kind::Forgetting => {
+                (1, store_group(buckets, id, Group { copies: 1, ..group }, max_kicks, search))
+            }
             Kind::Counting => {
-                add_to_another(buckets, id, group, group.lanes())
-                    || store_group(buckets, id, group, max_kicks, search)
-                    || add_to_another(buckets, id, group, None)
-                    || unite(buckets, both, group, max_kicks, search)
-                    || share_entry(buckets, both, group, max_kicks, search)
+                let group = group.erased();
+                let Ok(added) =
+                    erased::<W, _, _>(buckets, |buckets| add(buckets, id, group, max_kicks, search));
+                let Some(added) = added else { return Ok(()) };
+                (group.copies, added)
             }
         };
-        *stored += u64::from(group.copies);
+        *stored += u64::from(copies);
         if room { Ok(()) } else { Err(NoRoom) }
     })
 }
@@ -86,35 +82,36 @@ pub(crate) fn take_region<W: Width>(
 /// query that matched either matches the entry that stays, and for as long: of two equal entries of a forgetting filter
 /// the one stays that expires later.
 fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: Slot<W>, now: u32) -> bool {
-    let both = [id, entry.other(id)].map(|id| {
-        let Ok(bucket) = Buckets::<W>::load(buckets, id);
-        (id, bucket)
-    });
+    let both = pair_of(buckets, id, entry);
     let answers =
         |one: Slot<W>, other: Slot<W>| one.covers(other) && one.epochs_left(now) >= other.epochs_left(now);
-    let lanes = || 0..W::SLOTS;
-    let is_answered = |bucket: Bucket<W>| match W::EXPIRY_BITS {
-        // All lanes at once.
-        0 => bucket.covers(entry),
-        _ => lanes().any(|lane| answers(bucket.slot(lane), entry)),
-    };
-    if both.iter().any(|(_, bucket)| is_answered(*bucket)) {
-        return true;
+    for (_, bucket) in both {
+        let is_answered = match W::EXPIRY_BITS {
+            // All lanes at once.
+            0 => bucket.covers(entry),
+            _ => (0..W::SLOTS).any(|lane| answers(bucket.slot(lane), entry)),
+        };
+        if is_answered {
+            return true;
+        }
     }
-    both.into_iter().any(|(id, bucket)| {
-        let lane = lanes().find(|lane| answers(entry, bucket.slot(*lane)));
-        lane.into_iter().for_each(|lane| buckets.store(id, bucket.with(lane, entry)));
-        lane.is_some()
-    })
+    for (id, bucket) in both {
+        for lane in 0..W::SLOTS {
+            if answers(entry, bucket.slot(lane)) {
+                buckets.store(id, bucket.with(lane, entry));
+                return true;
+            }
+        }
+    }
+    false
 }
+
+/// What is done with a group of a region.
+type Take<'a, W> = &'a mut dyn FnMut(&mut Words<'_>, BucketId, Group<W>) -> Result<(), NoRoom>;
 
 /// Calls `take` for each group of one region that must be stored in the other, with the other region and the group's
 /// bucket.
-pub(super) fn each_group<W: Width>(
-    from: &[u64],
-    into: &mut [u64],
-    mut take: impl FnMut(&mut Words<'_>, BucketId, Group<W>) -> Result<(), NoRoom>,
-) -> Result<(), NoRoom> {
+pub(super) fn each_group<W: Width>(from: &[u64], into: &mut [u64], take: Take<'_, W>) -> Result<(), NoRoom> {
     // Quarantined buckets first: that makes room, and shows which entries need not be stored.
     for (word, into) in from.iter().zip(into.iter_mut()).filter(|(word, _)| **word != 0) {
         let bucket = Bucket::<W>::new(*word);
@@ -125,8 +122,8 @@ pub(super) fn each_group<W: Width>(
     }
     let mut buckets = Words(into);
     let mut take = |id: BucketId, group: Group<W>| {
-        let quarantined = [id, group.entry.other(id)].map(|id| buckets.is_quarantined::<W>(id));
-        if quarantined.contains(&true) { Ok(()) } else { take(&mut buckets, id, group) }
+        let [(_, one), (_, other)] = pair_of(&mut buckets, id, group.entry);
+        if one.has_universal() || other.has_universal() { Ok(()) } else { take(&mut buckets, id, group) }
     };
     for (id, word) in (0..).zip(from) {
         let (id, bucket) = (BucketId(id), Bucket::<W>::new(*word));
@@ -134,20 +131,63 @@ pub(super) fn each_group<W: Width>(
             continue;
         }
         if bucket.digit_lanes().any() {
-            Groups::of(bucket).iter().try_for_each(|group| take(id, *group))?;
+            for group in Groups::of(bucket.erased()).iter() {
+                take(id, Group { entry: Slot::new(group.entry.0), copies: group.copies })?;
+            }
             continue;
         }
-        for entry in (0..W::SLOTS).map(|lane| bucket.slot(lane)).filter(|slot| !slot.is_empty()) {
-            take(id, Group { entry, copies: 1 })?;
+        for lane in 0..W::SLOTS {
+            let entry = bucket.slot(lane);
+            if !entry.is_empty() {
+                take(id, Group { entry, copies: 1 })?;
+            }
         }
     }
     Ok(())
 }
 
-impl Words<'_> {
-    fn is_quarantined<W: Width>(&mut self, id: BucketId) -> bool {
-        let Ok(bucket) = Buckets::<W>::load(self, id);
-        bucket.has_universal()
+/// The buckets of an entry of bucket `id`.
+fn pair_of<W: Layout, B: Buckets<W, Error = Infallible>>(
+    buckets: &mut B,
+    id: BucketId,
+    entry: Slot<W>,
+) -> Both<W> {
+    let other = entry.other(id);
+    let (Ok(here), Ok(there)) = (buckets.load(id), buckets.load(other));
+    [(id, here), (other, there)]
+}
+
+/// Adds a group of a counting filter; false if there is no room. `None` if a saturated group here stands for all its
+/// copies.
+fn add(
+    buckets: &mut Erased<'_>,
+    id: BucketId,
+    group: Group<AnyLayout>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Option<bool> {
+    let both = pair_of(buckets, id, group.entry);
+    if both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.covers(group.entry)) {
+        return None;
+    }
+    Some(
+        add_to_another(buckets, both, group, group.lanes())
+            || store_alone(buckets, id, group, max_kicks, search)
+                .unwrap_or_else(|| store_among_groups(buckets, id, group, max_kicks, search))
+            || add_to_another(buckets, both, group, None)
+            || unite(buckets, both, group, max_kicks, search)
+            || share_entry(buckets, both, group, max_kicks, search),
+    )
+}
+
+/// Whether every query that matches one of these entries also matches the other: the shorter one, which covers the other.
+fn related(one: Slot<AnyLayout>, other: Slot<AnyLayout>) -> Option<Slot<AnyLayout>> {
+    if one.covers(other) {
+        Some(one)
+    } else if other.covers(one) {
+        Some(other)
+    } else {
+        None
     }
 }
 
@@ -157,80 +197,69 @@ impl Words<'_> {
 /// (`apart`).
 ///
 /// A saturated group, which may stand for more copies than its count, is not added, and nothing is added to one.
-fn add_to_another<W: Width>(
-    buckets: &mut Words<'_>,
-    id: BucketId,
-    group: Group<W>,
+fn add_to_another(
+    buckets: &mut Erased<'_>,
+    both: Both<AnyLayout>,
+    group: Group<AnyLayout>,
     apart: Option<u32>,
 ) -> bool {
-    let one = |slot: Slot<W>| Bucket::<W>::new(slot.0.into());
-    [id, group.entry.other(id)].into_iter().any(|id| {
-        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+    let most = group.width().numbers().most_copies;
+    for (id, bucket) in both {
         let groups = Groups::of(bucket);
-        let added = groups.iter().enumerate().find_map(|(index, here)| {
-            let entry = if one(here.entry).covers(group.entry) {
-                here.entry
-            } else if one(group.entry).covers(here.entry) {
-                group.entry
-            } else {
-                return None;
+        for (index, here) in groups.iter().enumerate() {
+            let Some(entry) = related(here.entry, group.entry) else { continue };
+            let Some(copies) = here.copies.checked_add(group.copies).filter(|copies| *copies < most) else {
+                continue;
             };
-            let copies = here.copies.checked_add(group.copies).filter(|copies| *copies < W::MOST_COPIES)?;
             let added = Group { entry, copies };
-            let takes_as_many =
-                apart.is_some_and(|apart| added.lanes() >= here.lanes().map(|lanes| lanes + apart));
-            if takes_as_many { None } else { groups.with(index, added).pack() }
-        });
-        added.into_iter().for_each(|bucket| buckets.store(id, bucket));
-        added.is_some()
-    })
-}
-
-/// Whether a saturated group here covers the entry, and so stands for all its copies.
-fn is_answered<W: Width>(buckets: &mut Words<'_>, both: [BucketId; 2], entry: Slot<W>) -> bool {
-    both.into_iter().any(|id| {
-        let Ok(bucket) = Buckets::<W>::load(buckets, id);
-        bucket.is_saturated() && bucket.covers(entry)
-    })
+            if apart.is_some_and(|apart| added.lanes() >= here.lanes().map(|lanes| lanes + apart)) {
+                continue;
+            }
+            if let Some(bucket) = groups.with(index, added).pack() {
+                buckets.store(id, bucket);
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Unites a group with all groups here whose entries cover its entry or are covered by it. The result is saturated if
 /// the copies are more than can be counted: several filters can each hold as many copies of one key as fill its
 /// buckets.
-fn unite<W: Width>(
-    buckets: &mut Words<'_>,
-    both: [BucketId; 2],
-    group: Group<W>,
+fn unite(
+    buckets: &mut Erased<'_>,
+    both: Both<AnyLayout>,
+    group: Group<AnyLayout>,
     max_kicks: u32,
     search: &mut Search,
 ) -> bool {
-    let one = |slot: Slot<W>| Bucket::<W>::new(slot.0.into());
     let mut union = group;
-    let others = both.map(|id| {
-        let Ok(bucket) = Buckets::<W>::load(buckets, id);
+    let mut given = Vec::new();
+    for (id, bucket) in both {
         let groups = Groups::of(bucket);
-        let related = |here: &Group<W>| {
-            here.entry.tail_length().is_some()
-                && (one(here.entry).covers(group.entry) || one(group.entry).covers(here.entry))
-        };
-        let united: u32 =
-            groups.iter().enumerate().filter(|(_, here)| related(here)).map(|(at, _)| 1 << at).sum();
-        groups.iter().filter(|here| related(here)).for_each(|here| union = union.and(*here));
-        (united != 0).then(|| (id, groups.filtered(|index| united >> index & 1 == 0).pack()))
-    });
-    let given: Vec<_> = others.into_iter().flatten().filter_map(|(id, bucket)| Some((id, bucket?))).collect();
+        let is_related = |here: &Group<_>| related(here.entry, group.entry).is_some();
+        let united: Vec<bool> = groups.iter().map(is_related).collect();
+        groups.iter().filter(|here| is_related(here)).for_each(|here| union = union.and(*here));
+        let others = groups.filtered(|index| united.get(index) != Some(&true));
+        if united.contains(&true)
+            && let Some(bucket) = others.pack()
+        {
+            given.push((id, bucket));
+        }
+    }
     if given.is_empty() {
         return false;
     }
-    let given: Vec<_> = given.into_iter().map(|(id, bucket)| (id, bucket.erased())).collect();
-    displace_in(buckets, search, &given, both, union, max_kicks)
+    let Ok(done) = displace(buckets, search, &given, &both.map(|(id, _)| id), union, &mut effort(max_kicks));
+    done
 }
 
 /// Makes room for this group by letting two groups share an entry.
-fn share_entry<W: Width>(
-    buckets: &mut Words<'_>,
-    both: [BucketId; 2],
-    group: Group<W>,
+fn share_entry(
+    buckets: &mut Erased<'_>,
+    both: Both<AnyLayout>,
+    group: Group<AnyLayout>,
     max_kicks: u32,
     search: &mut Search,
 ) -> bool {
@@ -238,14 +267,7 @@ fn share_entry<W: Width>(
     if group.copies == 1 && !search.met_groups {
         return false;
     }
-    let both = both.map(|id| {
-        let Ok(bucket) = Buckets::<W>::load(buckets, id);
-        (id, bucket)
-    });
-    let both = both.map(|(id, bucket)| (id, bucket.erased()));
-    let Ok(Ok(shared)) = erased::<W, _, _>(buckets, |buckets| {
-        share(buckets, both, (group.erased(), None), Union::Counted, &mut effort(max_kicks), search)
-    });
+    let Ok(shared) = share(buckets, both, (group, None), Union::Counted, &mut effort(max_kicks), search);
     shared.is_some()
 }
 
@@ -257,47 +279,62 @@ pub(super) fn store_group<W: Width>(
     max_kicks: u32,
     search: &mut Search,
 ) -> bool {
-    let Some(lanes) = group.lanes() else { return false };
-    let both = [id, group.entry.other(id)].map(|id| {
-        let Ok(bucket) = Buckets::<W>::load(buckets, id);
-        (id, bucket)
-    });
-    let with_group = |bucket: Bucket<W>| match (lanes, bucket.empty_lanes().first()) {
-        (_, None) => None,
-        (1, Some(lane)) => Some(bucket.with(lane, group.entry)),
-        _ => Groups::of(bucket).and(group).pack(),
-    };
+    store_alone(buckets, id, group, max_kicks, search).unwrap_or_else(|| {
+        let Ok(done) = erased::<W, _, _>(buckets, |buckets| {
+            store_among_groups(buckets, id, group.erased(), max_kicks, search)
+        });
+        done
+    })
+}
+
+/// Stores an entry without digits in a free lane, or one that a chain frees. `None` if the group has digits, or if groups
+/// that have are in the way.
+fn store_alone<W: Layout, B: BucketsMut<W, Error = Infallible>>(
+    buckets: &mut B,
+    id: BucketId,
+    group: Group<W>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> Option<bool> {
+    if group.copies != 1 {
+        return None;
+    }
+    let both = pair_of(buckets, id, group.entry);
     for (id, bucket) in both {
-        if let Some(bucket) = with_group(bucket) {
-            buckets.store(id, bucket);
+        if let Some(lane) = bucket.empty_lanes().first() {
+            buckets.store(id, bucket.with(lane, group.entry));
+            return Some(true);
+        }
+    }
+    let Ok(room) = search.free_lane(buckets, &both, &[], &mut { max_kicks });
+    if let Some((id, room)) = room {
+        let lane = room.empty_lanes().first().unwrap_or(0);
+        buckets.store(id, room.with(lane, group.entry));
+        return Some(true);
+    }
+    if search.met_groups { None } else { Some(false) }
+}
+
+/// Stores a group in free lanes, or by displacement.
+fn store_among_groups(
+    buckets: &mut Erased<'_>,
+    id: BucketId,
+    group: Group<AnyLayout>,
+    max_kicks: u32,
+    search: &mut Search,
+) -> bool {
+    if group.lanes().is_none() {
+        return false;
+    }
+    let both = pair_of(buckets, id, group.entry);
+    for (id, bucket) in both {
+        if let Some(with_group) = Groups::of(bucket).and(group).pack() {
+            buckets.store(id, with_group);
             return true;
         }
     }
-    if lanes == 1 {
-        let Ok(room) = search.free_lane(buckets, &both, &[], &mut { max_kicks });
-        if let Some((id, room)) = room {
-            let stored = with_group(room);
-            stored.into_iter().for_each(|bucket| buckets.store(id, bucket));
-            return stored.is_some();
-        }
-        if !search.met_groups {
-            return false;
-        }
-    }
-    displace_in(buckets, search, &[], both.map(|(id, _)| id), group, max_kicks)
-}
-
-fn displace_in<W: Width>(
-    buckets: &mut Words<'_>,
-    search: &mut Search,
-    given: &[(BucketId, Bucket<AnyLayout>)],
-    both: [BucketId; 2],
-    group: Group<W>,
-    max_kicks: u32,
-) -> bool {
-    let Ok(Ok(done)) = erased::<W, _, _>(buckets, |buckets| {
-        displace(buckets, search, given, &both, group.erased(), &mut effort(max_kicks))
-    });
+    let ids = both.map(|(id, _)| id);
+    let Ok(done) = displace(buckets, search, &[], &ids, group, &mut effort(max_kicks));
     done
 }
 

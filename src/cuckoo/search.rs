@@ -7,7 +7,7 @@
 
 use super::bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::group::{Group, Groups};
-use super::widths::Layout;
+use super::widths::{AnyLayout, Layout};
 
 /// Breadth-first search for the shortest chain of moves that frees a lane.
 ///
@@ -214,8 +214,9 @@ impl Search {
                 }
                 let there = buckets.load(other)?;
                 if digits.has(lane + 1) {
-                    if let Some((left, taken)) = moved(bucket, slot, there) {
-                        return Ok(Some(End { step: parent, bucket: left, taker: Some((other, taken)) }));
+                    if let Some((left, taken)) = moved(bucket.erased(), slot.erased(), there.erased()) {
+                        let taker = Some((other, there.like(taken.0)));
+                        return Ok(Some(End { step: parent, bucket: bucket.like(left.0), taker }));
                     }
                 } else {
                     self.reach(other, there.0, parent, lane);
@@ -255,7 +256,11 @@ fn forget(visited: &mut [u64], all: impl Iterator<Item = BucketId>) {
 
 /// A bucket without the group of `entry`, and the group's other bucket with it; `None` if that has no room.
 #[cold]
-fn moved<W: Layout>(from: Bucket<W>, entry: Slot<W>, to: Bucket<W>) -> Option<(Bucket<W>, Bucket<W>)> {
+fn moved(
+    from: Bucket<AnyLayout>,
+    entry: Slot<AnyLayout>,
+    to: Bucket<AnyLayout>,
+) -> Option<(Bucket<AnyLayout>, Bucket<AnyLayout>)> {
     let groups = Groups::of(from);
     let (index, group) = groups.find(entry)?;
     Some((groups.without(index).pack()?, Groups::of(to).and(group).pack()?))

@@ -73,7 +73,7 @@ pub(crate) fn halve<W: Width>(
     search: &mut Search,
 ) -> Result<(), NoRoom> {
     if !join::<W>(left, right) {
-        return each_group(right, left, |buckets, id, group| {
+        return each_group(right, left, &mut |buckets, id, group| {
             if store_group::<W>(buckets, id, group, max_kicks, search) { Ok(()) } else { Err(NoRoom) }
         });
     }
@@ -95,8 +95,9 @@ pub(crate) fn halve<W: Width>(
     });
     for id in waiting {
         let rest = Bucket::<W>::new(right.get(usize::from(id.0)).copied().unwrap_or_default());
-        for entry in (0..W::SLOTS).map(|lane| rest.slot(lane)).filter(|slot| !slot.is_empty()) {
-            if !store_group(buckets, id, Group { entry, copies: 1 }, max_kicks, search) {
+        for lane in 0..W::SLOTS {
+            let entry = rest.slot(lane);
+            if !entry.is_empty() && !store_group(buckets, id, Group { entry, copies: 1 }, max_kicks, search) {
                 return Err(NoRoom);
             }
         }

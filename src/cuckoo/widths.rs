@@ -251,8 +251,8 @@ pub(crate) trait Layout: Copy + Debug {
 pub(super) struct AnyLayout(&'static Numbers);
 
 impl AnyLayout {
-    pub(super) const fn of<W: Width>() -> Self {
-        Self(W::NUMBERS)
+    pub(super) fn of(width: impl Layout) -> Self {
+        Self(width.numbers())
     }
 }
 
