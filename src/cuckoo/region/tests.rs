@@ -14,6 +14,7 @@
 //! 7. A real region takes the load that the design promises before an insert fails.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -70,6 +71,8 @@ pub(crate) struct Memory<W> {
     pub(crate) stored: Vec<(BucketId, Bucket<W>)>,
     /// Loads that succeed before one fails.
     pub(crate) loads_left: usize,
+    /// Loads that failed.
+    failed: usize,
 }
 
 /// The error of a load that fails.
@@ -82,7 +85,7 @@ impl<W: Width> Memory<W> {
     }
 
     pub(crate) fn of(buckets: Vec<Bucket<W>>) -> Self {
-        Self { buckets, loaded: Vec::new(), stored: Vec::new(), loads_left: usize::MAX }
+        Self { buckets, loaded: Vec::new(), stored: Vec::new(), loads_left: usize::MAX, failed: 0 }
     }
 
     fn forget_use(&mut self) {
@@ -99,7 +102,11 @@ impl<W: Width> Buckets<W> for Memory<W> {
     type Error = Unreadable;
 
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Unreadable> {
-        self.loads_left = self.loads_left.checked_sub(1).ok_or(Unreadable)?;
+        let Some(left) = self.loads_left.checked_sub(1) else {
+            self.failed += 1;
+            return Err(Unreadable);
+        };
+        self.loads_left = left;
         self.loaded.push(id);
         Ok(self.at(id.0))
     }
@@ -1243,33 +1250,64 @@ fn crowded<W: Width>(seed: u64) -> History<W> {
     history
 }
 
+/// A region of keys with several copies, in which groups had to be united, divided or moved several times.
+fn crowded_with_copies<W: Width>(seed: u64) -> Memory<W> {
+    let (mut memory, mut search, mut regrouped) = (Memory::new(), Search::new(), 0);
+    for number in 0.. {
+        for _ in 0..=number % 5 {
+            memory.forget_use();
+            let place = numbered(seed, number).place::<W>();
+            let inserted = insert(&mut memory, place, MAX_KICKS, &mut search).unwrap();
+            regrouped += u32::from(matches!(inserted, Inserted::Regrouped { .. }));
+        }
+        if regrouped >= 20 {
+            break;
+        }
+    }
+    memory.forget_use();
+    memory
+}
+
 fn check_failed_loads<W: Width>() {
-    let History { memory, mut search, .. } = crowded::<W>(14);
-    let mut chains = 0;
-    for number in 0..30 {
-        let place = numbered(15, number).place::<W>();
+    let plain = crowded::<W>(14).memory;
+    let chains = check_failed_loads_in(&plain, 15..16, 0..30);
+    assert!(chains > 0, "no insert needed a chain");
+    let among_groups = check_failed_loads_in(&crowded_with_copies::<W>(16), 16..18, 0..30);
+    assert!(among_groups > 0, "no insert moved groups");
+}
+
+/// Lets inserts of these keys, and lookups and removals of them, fail at some of their loads. Returns how many of the
+/// inserts store several buckets.
+fn check_failed_loads_in<W: Width>(memory: &Memory<W>, seeds: Range<u64>, numbers: Range<u64>) -> u32 {
+    let (mut search, mut stored_several) = (Search::new(), 0);
+    for key in seeds.flat_map(|seed| numbers.clone().map(move |number| numbered(seed, number))) {
+        let place = key.place::<W>();
         let mut whole = memory.clone();
         let inserted = insert(&mut whole, place, MAX_KICKS, &mut Search::new()).unwrap();
-        chains += u32::from(whole.stored.len() > 1);
+        stored_several += u32::from(whole.stored.len() > 1);
         let all = whole.loaded.len() - memory.loaded.len();
         for loads in (0..all).step_by(1 + all / 8) {
             let mut failing = Memory::of(memory.buckets.clone());
             failing.loads_left = loads;
             assert_eq!(insert(&mut failing, place, MAX_KICKS, &mut search), Err(Unreadable));
-            assert_eq!((failing.stored.len(), failing.loads_left), (0, 0));
+            assert_eq!((failing.stored.len(), failing.loads_left, failing.failed), (0, 0, 1));
             failing.loads_left = usize::MAX;
             failing.loaded.clear();
             assert_eq!(insert(&mut failing, place, MAX_KICKS, &mut search), Ok(inserted));
             assert!(failing.buckets == whole.buckets && failing.loaded.len() == all);
         }
         let mut failing = Memory::of(memory.buckets.clone());
-        failing.loads_left = 0;
-        assert_eq!(contains(&mut failing, place), Err(Unreadable));
-        assert_eq!(count(&mut failing, place), Err(Unreadable));
-        assert_eq!(remove(&mut failing, place), Err(Unreadable));
+        for loads in 0..2 {
+            failing.loads_left = loads;
+            assert_eq!(contains(&mut failing, place), Err(Unreadable));
+            failing.loads_left = loads;
+            assert_eq!(count(&mut failing, place), Err(Unreadable));
+            failing.loads_left = loads;
+            assert_eq!(remove(&mut failing, place), Err(Unreadable));
+        }
         assert_eq!(failing.stored, []);
     }
-    assert!(chains > 0, "no insert needed a chain");
+    stored_several
 }
 
 fn check_max_kicks<W: Width>() {
