@@ -132,6 +132,6 @@ impl Dedup {
             bar: Some(bar),
             ..Verb::new(file, "dedup", Deed::Insert)
         };
-        self.intake.run(&verb, filter, of_store)
+        self.intake.run(&verb, &filter, &of_store)
     }
 }

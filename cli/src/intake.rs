@@ -21,7 +21,7 @@ use clap::Args;
 use gowk::ingest::{Deed, Destination, Item, Piece, Pump, Tally, Work};
 use gowk::keys::CommitClock;
 use gowk::store::{Rejudged, Requests, Store, Token, Version};
-use gowk::{Batches, Options, Writer};
+use gowk::{Error, Kind, Options, Writer};
 use indicatif::ProgressBar;
 
 use super::arguments::{KeyArgs, LockArgs};
@@ -129,6 +129,24 @@ impl<'a> Verb<'a> {
             bar: None,
         }
     }
+
+    /// Fails, with the error that the first key would get, if this verb is not for a filter or store of this kind.
+    fn check_kind(&self, path: &Path, found: Kind, keeps_newest: bool) -> Result<(), Failure> {
+        let is_timed = self.insert.is_some_and(|insert| insert.time.is_given());
+        let (wanted, op) = match self.deed {
+            Deed::Remove => (Kind::Counting, "removing keys"),
+            Deed::Insert if is_timed => (Kind::Forgetting, "inserting keys at a time"),
+            Deed::Insert => return Ok(()),
+        };
+        let path = path.to_owned();
+        if found != wanted {
+            return Err(Error::Kind { path, found, wanted, op }.into());
+        }
+        if is_timed && keeps_newest {
+            return Err(Error::Newest { path, op: "a time of a key" }.into());
+        }
+        Ok(())
+    }
 }
 
 /// The destination of the keys, and whether a commit with the same token was made before.
@@ -140,8 +158,8 @@ impl IntakeArgs {
     pub(super) fn run(
         &self,
         verb: &Verb<'_>,
-        filter: impl FnOnce(Options) -> Result<Writer, Failure>,
-        of_store: impl FnOnce(Options) -> Result<Options, Failure>,
+        filter: &dyn Fn(Options) -> Result<Writer, Failure>,
+        of_store: &dyn Fn(Options) -> Result<Options, Failure>,
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
@@ -151,19 +169,11 @@ impl IntakeArgs {
         let prints = verb.prints && verb.output.is_none();
         let bar = verb.bar.clone().unwrap_or_else(|| self.bar(verb.insert.is_some(), prints));
         let options = self.options(&bar);
-        let (mut destination, is_done) = if paths::is_store(verb.file) {
+        let (destination, is_done) = if paths::is_store(verb.file) {
             self.store(verb, &of_store(options)?)?
         } else {
             self.filter(verb, filter(self.lock.apply(options)))?
         };
-        if verb.deed == Deed::Remove {
-            // A set refuses removals: fail before any key comes.
-            destination.remove_batch::<&[u8]>(&[])?;
-        }
-        if verb.insert.is_some_and(|insert| insert.time.is_given()) {
-            // Other filters have no use for times: fail before any key comes.
-            destination.insert_each_at::<&[u8]>(&[], &[], |_, _| {})?;
-        }
         let rules = destination.key_rules()?;
         verb.window.check_rules(rules, verb.file)?;
         let writes = verb.prints || refused.is_some();
@@ -227,7 +237,12 @@ impl IntakeArgs {
         let options = [(self.scratch.is_some(), "--scratch"), (token, "--token")];
         match options.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(Failure::ForStores { file: verb.file.to_owned(), option }),
-            None => Ok((writer?.into(), false)),
+            None => {
+                let writer = writer?;
+                let info = writer.info()?;
+                verb.check_kind(writer.path(), info.kind, info.keep_newest.is_some())?;
+                Ok((writer.into(), false))
+            }
         }
     }
 
@@ -242,6 +257,7 @@ impl IntakeArgs {
         let store = Store::open_with(verb.file, options)?;
         let token = verb.insert.and_then(|insert| insert.token.clone());
         let (base, is_done) = base(&store, token.as_ref())?;
+        verb.check_kind(store.path(), store.description().kind, false)?;
         let update = store.update_of(base);
         let update = match &self.scratch {
             Some(folder) => update.scratch(folder),

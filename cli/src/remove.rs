@@ -33,6 +33,6 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
         let filter = |options: Options| Ok(options.open_existing(&self.file)?);
-        self.intake.run(&Verb::new(&self.file, "remove", Deed::Remove), filter, Ok)
+        self.intake.run(&Verb::new(&self.file, "remove", Deed::Remove), &filter, &Ok)
     }
 }
