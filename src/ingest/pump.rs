@@ -184,6 +184,16 @@ pub trait Work {
     fn known(&mut self, _: u64) {}
 }
 
+/// What became of some items.
+struct Applied {
+    /// Whether the record of each is to be written: it has no key, or a new one.
+    done: Vec<bool>,
+    /// Of the keys, all but how many are new, and how many were refused.
+    tally: Tally,
+    /// The items whose keys were refused.
+    outcome: Result<Vec<(usize, crate::Error)>, <Destination as Batches>::Error>,
+}
+
 /// Takes keys into a destination.
 #[derive(Debug)]
 pub struct Pump {
@@ -348,19 +358,43 @@ impl Pump {
         pieces: &[Piece<W::Place>],
         first: usize,
     ) -> Result<Tally, W::Error> {
+        let seen = work.seen_elsewhere(items)?;
+        let Applied { done, mut tally, outcome } = self.apply(items, times);
+        for (index, (item, _)) in items.iter().zip(&done).enumerate().filter(|(_, (_, done))| **done) {
+            if item.has_key && seen.get(index) == Some(&true) {
+                continue;
+            }
+            tally.new += u64::from(item.has_key);
+            match &mut self.held {
+                _ if self.deed == Deed::Remove => {}
+                None => work.write(*item)?,
+                Some(held) => {
+                    let hash = item.has_key.then(|| self.destination.hash(item.key)).transpose()?;
+                    held.push(hash, item.record)?;
+                }
+            }
+        }
+        let refused = outcome?;
+        tally.refused = refused.len() as u64;
+        for (index, cause) in &refused {
+            if let Some(item) = items.get(*index) {
+                work.refuse(*item, pieces, first + index, cause)?;
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Inserts or removes the keys of these items. This is compiled once, and not for each type of work.
+    fn apply(&mut self, items: &[Item<'_>], times: &[SystemTime]) -> Applied {
         // If some items have no key, the indices of those that have one.
-        let has_keyless = pieces.iter().any(|piece| !piece.keyless.is_empty());
-        let keyed: Option<Vec<usize>> = has_keyless.then(|| {
+        let keyed: Option<Vec<usize>> = items.iter().any(|item| !item.has_key).then(|| {
             items.iter().enumerate().filter(|(_, item)| item.has_key).map(|(index, _)| index).collect()
         });
         let of = |index: usize| match &keyed {
             Some(keyed) => keyed.get(index).copied().unwrap_or(usize::MAX),
             None => index,
         };
-        let mut mask = vec![false; items.len()];
-        if has_keyless {
-            mask.iter_mut().zip(items).for_each(|(written, item)| *written = !item.has_key);
-        }
+        let mut mask: Vec<bool> = items.iter().map(|item| !item.has_key).collect();
         let mut done = |index| mask.get_mut(of(index)).into_iter().for_each(|done| *done = true);
         let chosen: (Vec<Item<'_>>, Vec<SystemTime>);
         let (keys, times) = match &keyed {
@@ -373,7 +407,6 @@ impl Pump {
             }
         };
         let (mut late, mut early) = (0, 0);
-        let seen = work.seen_elsewhere(items)?;
         let outcome = match self.deed {
             // Without any key, not even the clock is looked at: records may have times.
             Deed::Insert if keys.is_empty() => Ok(Vec::new()),
@@ -386,33 +419,16 @@ impl Pump {
             }),
             Deed::Remove => self.destination.remove_each(keys, done).map(|()| Vec::new()),
         };
-        let mut new = 0;
-        for (index, (item, _)) in items.iter().zip(&mask).enumerate().filter(|(_, (_, done))| **done) {
-            if item.has_key && seen.get(index) == Some(&true) {
-                continue;
-            }
-            new += u64::from(item.has_key);
-            match &mut self.held {
-                _ if self.deed == Deed::Remove => {}
-                None => work.write(*item)?,
-                Some(held) => {
-                    let hash = item.has_key.then(|| self.destination.hash(item.key)).transpose()?;
-                    held.push(hash, item.record)?;
-                }
-            }
-        }
         if outcome.is_err() && self.deed == Deed::Insert {
             self.within =
                 self.destination.present(keys.iter().map(|item| item.key)).map(|n| [n, keys.len() as u64]);
         }
-        let refused = outcome?;
-        for (index, cause) in &refused {
-            if let Some(item) = items.get(of(*index)) {
-                work.refuse(*item, pieces, first + of(*index), cause)?;
-            }
-        }
-        let (keys, refused) = (keys.len() as u64, refused.len() as u64);
-        Ok(Tally { keys, new, refused, late, early, ..Tally::default() })
+        let tally = Tally { keys: keys.len() as u64, late, early, ..Tally::default() };
+        let outcome = outcome.map(|mut refused| {
+            refused.iter_mut().for_each(|(index, _)| *index = of(*index));
+            refused
+        });
+        Applied { done: mask, tally, outcome }
     }
 
     /// Makes the records written durable, then commits the keys taken.
