@@ -11,7 +11,7 @@ use super::target::Target;
 use crate::cuckoo::region::Tried;
 use crate::cuckoo::{
     BucketId, BucketsMut, Delta, Inserted, Kept, KeyHash, Kind, Place, RegionId, Search, Slot, Width,
-    forgetting, region,
+    forgetting, region, with_any_width,
 };
 use crate::error::Result;
 use crate::file::Overlay;
@@ -293,12 +293,12 @@ impl Division {
 }
 
 /// Writes the hashes of the keys of these indices, as many, to the slice. It is called for many keys at a time, and so it
-/// may be a call through a pointer: what follows is compiled once for each width, and not for each type of keys too.
+/// may be a call through a pointer: what follows is compiled once, and not for each type of keys.
 pub(super) type Hashes<'a> = dyn Fn(&[u32], &mut [KeyHash]) -> Result<()> + Sync + 'a;
 
 /// Hashes the keys of `indices` by `hashes` into `buffers`, on the number of threads in `manner`. Changes nothing else,
 /// as `hashes` calls the user's code, which may panic.
-pub(super) fn hash_all<W: Width>(
+pub(super) fn hash_all(
     geometry: Geometry,
     path: &Path,
     indices: &[u32],
@@ -321,10 +321,12 @@ pub(super) fn hash_all<W: Width>(
         for indices in indices.chunks(HASHED_TOGETHER) {
             let of_block = &mut of_block[..indices.len()];
             hashes(indices, of_block)?;
-            for (index, hash) in indices.iter().zip(of_block) {
-                let item = Item::new::<W>(*hash, geometry.region_of(*hash, path)?, *index);
-                hashed[division.part_of(item.region)].push(item);
-            }
+            with_any_width!(geometry.width, W => {
+                for (index, hash) in indices.iter().zip(of_block) {
+                    let item = Item::new::<W>(*hash, geometry.region_of(*hash, path)?, *index);
+                    hashed[division.part_of(item.region)].push(item);
+                }
+            });
         }
         Ok(())
     });
@@ -333,13 +335,14 @@ pub(super) fn hash_all<W: Width>(
 
 /// Takes the keys that [`hash_all`] has put into `buffers`. Returns the outcome and the first error; after an error, a
 /// thread skips the rest of its keys.
-pub(super) fn take_hashed<W: Width>(
+pub(super) fn take_hashed(
     target: Target<'_, &mut Overlay>,
-    regions: u64,
     manner: Manner<'_>,
     buffers: &mut Buffers,
 ) -> (Outcomes, Result<()>) {
     let Buffers { hashed, parts } = buffers;
+    let geometry = target.identity().geometry;
+    let regions = geometry.regions();
     let division = Division { parts: parts.len(), regions };
     let (mut all, mut failed) = (Outcomes::default(), Ok(()));
     target.divide(
@@ -355,7 +358,9 @@ pub(super) fn take_hashed<W: Width>(
                     hashed.iter().filter_map(|hashed| Some(&**hashed.get(number)?)).collect();
                 sort_by_region(&of_part, regions, &mut part.sorted);
                 let mut outcomes = Outcomes::default();
-                let outcome = take_part::<W>(&mut target, part, manner, &mut outcomes);
+                let outcome = with_any_width!(geometry.width, W => {
+                    take_part::<W>(&mut target, part, manner, &mut outcomes)
+                });
                 (outcomes, outcome)
             };
             for (outcomes, outcome) in on_threads(work, take) {

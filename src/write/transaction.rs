@@ -160,9 +160,7 @@ impl Transaction {
     ) -> Result<()> {
         let target = self.work.target();
         let (geometry, path) = (target.identity().geometry, &*target.surroundings().0.data);
-        with_any_width!(geometry.width, W => {
-            partition::hash_all::<W>(geometry, path, indices, hashes, manner, buffers)
-        })
+        partition::hash_all(geometry, path, indices, hashes, manner, buffers)
     }
 
     /// Inserts or removes the keys that `hash_all` has hashed; after an error, only some of them.
@@ -171,11 +169,7 @@ impl Transaction {
         manner: Manner<'_>,
         buffers: &mut Buffers,
     ) -> (Outcomes, Result<()>) {
-        let geometry = self.work.identity().geometry;
-        let target = self.work.target_for_batch();
-        let (outcomes, outcome) = with_any_width!(geometry.width, W => {
-            partition::take_hashed::<W>(target, geometry.regions(), manner, buffers)
-        });
+        let (outcomes, outcome) = partition::take_hashed(self.work.target_for_batch(), manner, buffers);
         self.delta.add(&outcomes.delta);
         if let Work::Published(_, pending) = &mut self.work {
             pending.batched(outcomes.changes);
