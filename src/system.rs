@@ -35,4 +35,6 @@ pub(crate) use map::{HEAD_WORDS, Map, MapMut, SharedMemory, Words, WordsMut};
 pub(crate) use memory::{Paging, REGIONS_AHEAD, is_exceeded_by};
 pub(crate) use random::{new_uuid, random};
 pub(crate) use rights::Rights;
+#[cfg(feature = "store")]
+pub(crate) use threads::on_each_index;
 pub(crate) use threads::on_threads;

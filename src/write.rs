@@ -30,6 +30,8 @@ mod writer;
 
 pub use batches::Batches;
 pub use inserted::Inserted;
+#[cfg(feature = "store")]
+pub(crate) use inserted::by_index;
 pub use policy::Limits;
 #[cfg(feature = "store")]
 pub(crate) use rebuild::Contents;

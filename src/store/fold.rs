@@ -12,7 +12,7 @@ use super::run::RecordKey;
 use super::sealed::Sealed;
 use super::version::Version;
 use crate::system::new_uuid;
-use crate::write::InTime as _;
+use crate::write::{InTime as _, by_index};
 use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Writer};
 
 /// Keys that are folded together.
@@ -171,8 +171,7 @@ impl WorkingCopy {
                 let all = (hashes, (0..hashes.len() as u32).collect(), expiries);
                 self.writer.insert_until(all, |at| new.push(at), |at, error| refused.push((at, error)))?;
                 new.sort_unstable();
-                refused.sort_by_key(|(at, _)| *at);
-                (new, refused)
+                (new, by_index(refused))
             }
             Deed::Insert => {
                 let inserted = self.writer.insert_batch(hashes)?;

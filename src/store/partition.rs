@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::Store;
 use super::error::Result;
-use crate::system::on_threads;
+use crate::system::on_each_index;
 use crate::{Key, KeyHash};
 
 /// Hashes sorted by shard, each with the index of its key. Within a shard they are in the order of their keys.
@@ -72,22 +72,27 @@ impl Store {
 }
 
 /// Does `work` for each of `all` on a number of threads, each of which takes the next item when it has done one.
-/// Returns the outcomes in no order, or the first error.
+/// Returns the outcomes in the order of the items, or the first error. A thread stops when its work fails.
 pub(super) fn divided<T: Send, R: Send>(
     all: Vec<T>,
     threads: usize,
     work: impl Fn(T) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
     let threads = threads.min(all.len()).max(1);
-    let waiting = Mutex::new(all.into_iter());
+    let outcomes: Vec<Option<Result<R>>> = all.iter().map(|_| None).collect();
+    let (waiting, outcomes) = (Mutex::new(all.into_iter().enumerate()), Mutex::new(outcomes));
     let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let outcomes = on_threads(vec![(); threads], |()| {
-        let mut outcomes = Vec::new();
-        while let Some(one) = take() {
-            outcomes.push(work(one)?);
+    on_each_index(threads, &|_| {
+        while let Some((at, one)) = take() {
+            let outcome = work(one);
+            let has_failed = outcome.is_err();
+            if let Some(place) = outcomes.lock().unwrap_or_else(PoisonError::into_inner).get_mut(at) {
+                *place = Some(outcome);
+            }
+            if has_failed {
+                return;
+            }
         }
-        Ok(outcomes)
     });
-    let outcomes: Vec<Vec<R>> = outcomes.into_iter().collect::<Result<_>>()?;
-    Ok(outcomes.into_iter().flatten().collect())
+    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
 }

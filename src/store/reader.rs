@@ -431,7 +431,7 @@ impl StoreReader {
         let files = version.shards.keys().map(|shard| (Some(*shard), 0));
         let files: Vec<_> = files.chain((0..version.runs.len()).map(|place| (None, place))).collect();
         let (all, done) = (files.len() as u64, Mutex::new(0));
-        let mut reports = divided(files, self.store.options.threads, |(shard, place)| {
+        divided(files, self.store.options.threads, |(shard, place)| {
             // The object itself is verified, not the local copy.
             match (
                 shard.and_then(|shard| Some((shard, version.shards.get(&shard)?))),
@@ -450,10 +450,8 @@ impl StoreReader {
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             *done += 1;
             progress(*done, all);
-            Ok((shard, place, report))
-        })?;
-        reports.sort_by_key(|(shard, place, _)| (shard.is_none(), *shard, *place));
-        Ok(reports.into_iter().map(|(shard, _, report)| (shard, report)).collect())
+            Ok((shard, report))
+        })
     }
 }
 

@@ -133,11 +133,10 @@ impl Update {
         let (base, version) = (self.base().number, now.version().number);
         let again = Again { before: &self.base, now: &now };
         let shards = (0..).zip(&self.shards).filter(|(_, held)| held.is_touched()).collect();
-        let mut changed = divided(shards, self.store.options.threads, |(shard, held)| match held {
+        let changed = divided(shards, self.store.options.threads, |(shard, held)| match held {
             Held::Records(taken) => Ok((shard, taken.changed(&again, shard)?)),
             Held::Rewritten(_) => Ok((shard, Vec::new())),
         })?;
-        changed.sort_by_key(|(shard, _)| *shard);
         // A key that was known and is gone would be new, but the caller has not kept it.
         let gone = |all: &[(RecordKey, bool)]| all.iter().filter(|(_, was_there)| *was_there).count() as u64;
         if let Some((shard, _)) = changed.iter().find(|(_, all)| gone(all) > 0) {

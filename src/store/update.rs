@@ -18,6 +18,7 @@ use super::taken::{Held, Source, Taken};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
+use crate::write::by_index;
 use crate::{Error as FilterError, Key, KeyHash, Kind};
 
 /// Keys of a batch that are divided by shard at a time.
@@ -130,8 +131,7 @@ impl Update {
                 refused.extend(none_for.into_iter().map(|(at, error)| (index_of(at), error)));
             }
         }
-        refused.sort_by_key(|(index, _)| *index);
-        Ok(refused)
+        Ok(by_index(refused))
     }
 
     fn take_block<K: Key + Sync>(
@@ -147,8 +147,7 @@ impl Update {
         let part = keys.len().div_ceil(threads).max(1);
         // Where the keys of each part begin.
         let parts: Vec<_> = (0_u32..).step_by(part).zip(keys.chunks(part)).collect();
-        let mut parts = divided(parts, threads, |(start, keys)| Ok((start, store.partition(keys)?)))?;
-        parts.sort_by_key(|(start, _)| *start);
+        let parts = divided(parts, threads, |(start, keys)| Ok((start, store.partition(keys)?)))?;
         let has_keys = |shard: u32| parts.iter().any(|(_, part)| !part.hashes_of(shard).is_empty());
         let touched: Vec<_> = (0..).zip(shards.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
         base.fetch(touched.iter().map(|(shard, _)| *shard))?;
@@ -197,7 +196,6 @@ impl Update {
             tell();
             Ok(sealed)
         })?;
-        sealed.sort_by_key(Sealed::shard);
         sealed.extend(run);
         Ok(sealed)
     }

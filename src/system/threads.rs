@@ -19,8 +19,8 @@ pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + 
     places.into_iter().filter_map(outcome).collect()
 }
 
-/// The part that does not depend on the type of the work, so that it is compiled once.
-fn on_each_index(count: usize, work: &(dyn Fn(usize) + Sync)) {
+/// Does `work` for each index below `count`, in threads as [`on_threads`] does.
+pub(crate) fn on_each_index(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let Some(last) = count.checked_sub(1) else { return };
     scope(|scope| {
         let start = |index| Builder::new().spawn_scoped(scope, move || work(index)).ok();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::inserted::Inserted;
+use super::inserted::{Inserted, by_index};
 use super::partition::{Buffers, Hashes, Manner, Mode, Told, Until};
 use super::writer::Writer;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
@@ -194,8 +194,7 @@ impl Writer {
             self.take_block(indices, &hash, (mode, until), &mut buffers, done, refuse)?;
         }
         self.buffers = buffers.kept();
-        refused.sort_by_key(|(index, _)| *index);
-        Ok(refused)
+        Ok(by_index(refused))
     }
 
     pub(super) fn take_block(

@@ -4,6 +4,12 @@ use std::fmt;
 
 use crate::error::Error;
 
+/// Refused keys in the order of their indices.
+pub(crate) fn by_index(mut refused: Vec<(usize, Error)>) -> Vec<(usize, Error)> {
+    refused.sort_by_key(|(index, _)| *index);
+    refused
+}
+
 /// The outcome of inserting keys together: which of them are new, and which found no room.
 ///
 /// Takes one bit of memory a key. Inserts of slices and of iterators return it, into filters and into stores. The

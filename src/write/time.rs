@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::inserted::Inserted;
+use super::inserted::{Inserted, by_index};
 use crate::cuckoo::{EpochClock, Forgetting, Key, forgetting};
 use crate::error::Error;
 use crate::options::Options;
@@ -210,8 +210,7 @@ pub(crate) trait InTime {
             let new = |index| told(base + index, Seen::New);
             self.insert_until(rest, new, |index, error| refused.push((base + index, error)))?;
         }
-        refused.sort_by_key(|(index, _)| *index);
-        Ok(refused)
+        Ok(by_index(refused))
     }
 
     /// The same, with the outcome for each key.
