@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use toml::Spanned;
 
 use crate::{Growth, Kind, Options, Seed, SlotsPerBucket};
 
@@ -15,14 +14,14 @@ pub(super) struct Creation {
     /// The kind, if given; an existing filter must be of this kind.
     pub(super) kind: Option<Kind>,
     /// How long a forgetting filter keeps a key, as in `30d`; an existing filter must keep it as long.
-    pub(super) forget_after: Option<Spanned<String>>,
-    pub(super) forget_within: Option<Spanned<String>>,
-    pub(super) refresh: Option<Spanned<bool>>,
+    pub(super) forget_after: Option<String>,
+    pub(super) forget_within: Option<String>,
+    pub(super) refresh: Option<bool>,
     /// The newest keys to keep; an existing filter must keep as many.
-    pub(super) keep_newest: Option<Spanned<u64>>,
-    pub(super) capacity: Option<Spanned<u64>>,
+    pub(super) keep_newest: Option<u64>,
+    pub(super) capacity: Option<u64>,
     false_positive_rate: Option<f64>,
-    pub(super) slots_per_bucket: Option<Spanned<u32>>,
+    pub(super) slots_per_bucket: Option<u32>,
     seed: Option<Seed>,
     #[serde(default)]
     growth: Growth,
@@ -47,23 +46,20 @@ pub(super) fn span(text: &str) -> Option<Duration> {
 impl Creation {
     /// Asks for a filter or store of this kind, and that keeps keys as long, whether it exists or is created.
     pub(super) fn ask(&self, options: Options) -> Options {
-        let of = |text: &Option<Spanned<String>>| text.as_ref().and_then(|text| span(text.get_ref()));
+        let of = |text: &Option<String>| text.as_deref().and_then(span);
         let options = self.kind.into_iter().fold(options, Options::kind);
         let options = of(&self.forget_after).into_iter().fold(options, Options::forget_after);
         let options = of(&self.forget_within).into_iter().fold(options, Options::forget_within);
-        let refresh = self.refresh.as_ref().map(|refresh| *refresh.get_ref());
-        let options = refresh.into_iter().fold(options, Options::refresh);
-        let newest = self.keep_newest.as_ref().map(|keys| *keys.get_ref());
-        newest.into_iter().fold(options, Options::keep_newest)
+        let options = self.refresh.into_iter().fold(options, Options::refresh);
+        self.keep_newest.into_iter().fold(options, Options::keep_newest)
     }
 
     /// Adds the options for creating the filter to those for opening it.
     pub(super) fn apply(&self, options: Options) -> Options {
         let options = options.growth(self.growth);
-        let capacity = self.capacity.as_ref().map(|keys| *keys.get_ref());
-        let options = capacity.into_iter().fold(options, Options::capacity);
+        let options = self.capacity.into_iter().fold(options, Options::capacity);
         let options = self.false_positive_rate.into_iter().fold(options, Options::false_positive_rate);
-        let slots = self.slots_per_bucket.as_ref().and_then(|slots| SlotsPerBucket::new(*slots.get_ref()));
+        let slots = self.slots_per_bucket.and_then(SlotsPerBucket::new);
         let options = slots.into_iter().fold(options, Options::slots_per_bucket);
         let options = self.seed.map(Seed::get).into_iter().fold(options, Options::seed);
         let options = self.max_file_size.into_iter().fold(options, Options::max_file_size);
