@@ -84,7 +84,6 @@ mod update;
 mod vacuum;
 mod version;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,8 +124,8 @@ pub struct Store {
 #[derive(Clone)]
 struct Copies {
     folder: PathBuf,
-    /// Shared by clones of the store.
-    refused: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// Ascending. Shared by clones of the store.
+    refused: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl fmt::Debug for Store {
@@ -229,6 +228,6 @@ impl Store {
     /// stay; the caller removes them.
     pub fn take_refused_copies(&self) -> Vec<PathBuf> {
         let Some(Copies { refused, .. }) = &self.copies else { return Vec::new() };
-        std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
+        std::mem::take(&mut *refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,6 +1,5 @@
 //! Names and bytes that a filter carries for its users, committed together with the keys.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::layout::METADATA_LIMIT;
@@ -19,7 +18,8 @@ const KEY_RULES: &str = "gowk/key";
 /// inserted keys, such as the position in an input.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metadata {
-    entries: BTreeMap<String, Vec<u8>>,
+    /// By name.
+    entries: Vec<(String, Vec<u8>)>,
 }
 
 impl Metadata {
@@ -28,17 +28,26 @@ impl Metadata {
 
     /// The bytes stored under `name`.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.entries.get(name).map(Vec::as_slice)
+        self.entries.get(self.find(name).ok()?).map(|(_, value)| value.as_slice())
     }
 
     /// Stores `value` under `name`, replacing a value that is there. The commit checks whether all entries fit.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) {
-        self.entries.insert(name.into(), value.into());
+        let entry = (name.into(), value.into());
+        match self.find(&entry.0) {
+            Ok(place) => self.entries[place] = entry,
+            Err(place) => self.entries.insert(place, entry),
+        }
     }
 
     /// Removes `name`, and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Vec<u8>> {
-        self.entries.remove(name)
+        Some(self.entries.remove(self.find(name).ok()?).1)
+    }
+
+    /// The place of `name`, or the one where it would be.
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(other, _)| other.as_str().cmp(name))
     }
 
     /// All entries, by name.
@@ -84,19 +93,17 @@ impl Metadata {
 
     /// The inverse of `encode`. The names must ascend, and the last entry must end where the bytes end.
     pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
-        let mut entries = BTreeMap::new();
+        let mut entries = Vec::<(String, Vec<u8>)>::new();
         let mut rest = bytes;
-        let mut last: Option<String> = None;
         while !rest.is_empty() {
             let found = (bytes.len() - rest.len()) as u64;
             let entry =
-                take_entry(&mut rest).filter(|(name, _)| last.as_ref().is_none_or(|last| last < name));
-            let Some((name, value)) = entry else {
+                take_entry(&mut rest).filter(|(name, _)| entries.last().is_none_or(|(last, _)| last < name));
+            let Some(entry) = entry else {
                 let expected = Expected::Words("the end of well-formed entries");
                 return Err(Error::Field { path: path.to_owned(), field: "metadata", found, expected });
             };
-            last = Some(name.clone());
-            entries.insert(name, value);
+            entries.push(entry);
         }
         Ok(Self { entries })
     }

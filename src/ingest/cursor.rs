@@ -1,6 +1,5 @@
 //! The state of a job that the filter remembers. Section 5.3.1 of the specification has the layout.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +33,8 @@ pub(super) struct Cursor {
     /// The output of each [`OutputKind`](super::job::OutputKind).
     pub(super) outputs: [Option<Written>; 3],
     pub(super) current: Option<Current>,
-    pub(super) finished: BTreeMap<InputId, Finished>,
+    /// By id.
+    pub(super) finished: Vec<(InputId, Finished)>,
 }
 
 /// The committed part of an output.
@@ -86,6 +86,24 @@ impl Current {
 }
 
 impl Cursor {
+    /// The input of this id, if it was read to its end.
+    pub(super) fn finished(&self, id: InputId) -> Option<&Finished> {
+        let place = self.place(id).ok()?;
+        self.finished.get(place).map(|(_, finished)| finished)
+    }
+
+    /// Notes that an input was read to its end.
+    pub(super) fn finish(&mut self, id: InputId, finished: Finished) {
+        match self.place(id) {
+            Ok(place) => self.finished[place].1 = finished,
+            Err(place) => self.finished.insert(place, (id, finished)),
+        }
+    }
+
+    fn place(&self, id: InputId) -> Result<usize, usize> {
+        self.finished.binary_search_by_key(&id, |(other, _)| *other)
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let outputs = self.outputs.iter().zip(HAS_OUTPUT);
@@ -132,11 +150,11 @@ impl Cursor {
         }
         while !rest.0.is_empty() {
             let (id, length, hash) = (InputId(rest.number()?), rest.number()?, rest.number()?);
-            if cursor.finished.last_key_value().is_some_and(|(last, _)| *last >= id) {
+            if cursor.finished.last().is_some_and(|(last, _)| *last >= id) {
                 return None;
             }
             let (length, within_record) = (amount(length & !WITHIN)?, length & WITHIN != 0);
-            cursor.finished.insert(id, Finished { length, signature: Signature(hash), within_record });
+            cursor.finished.push((id, Finished { length, signature: Signature(hash), within_record }));
         }
         Some(cursor)
     }
@@ -148,7 +166,7 @@ impl Cursor {
         all.current = None;
         let (mut more, mut longest) = (0, 0);
         for (id, name) in inputs {
-            more += usize::from(!all.finished.contains_key(&id)) * PER_INPUT;
+            more += usize::from(all.finished(id).is_none()) * PER_INPUT;
             longest = longest.max(name.as_os_str().len());
         }
         const CURRENT: usize = 2 + 112;
@@ -285,7 +303,7 @@ mod tests {
                 assert_eq!(Cursor::decode(&cursor.encode()), None, "{which}");
             }
             let mut cursor = full();
-            let finished = cursor.finished.get_mut(&InputId(0)).unwrap();
+            let finished = &mut cursor.finished[0].1;
             (finished.length, finished.within_record) = (number & !WITHIN, true);
             assert_eq!(Cursor::decode(&cursor.encode()), None);
         }
@@ -297,8 +315,8 @@ mod tests {
         let name = Path::new("urls/a.gz");
         let foreseen = cursor.length_with(std::iter::once((InputId::of(name), name)));
         assert!(cursor.encode().len() <= foreseen);
-        let finished = cursor.finished[&InputId(0)];
-        cursor.finished.insert(InputId::of(name), finished);
+        let finished = *cursor.finished(InputId(0)).unwrap();
+        cursor.finish(InputId::of(name), finished);
         assert!(cursor.encode().len() <= foreseen);
     }
 }

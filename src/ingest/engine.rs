@@ -216,7 +216,7 @@ impl Work for Engine<'_, '_> {
             Some(finished) => {
                 input.finished = true;
                 self.cursor.current = None;
-                self.cursor.finished.insert(task.input.id(), finished);
+                self.cursor.finish(task.input.id(), finished);
                 self.bytes += finished.length.saturating_sub(task.from.base);
             }
         }

@@ -94,10 +94,9 @@ pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Ve
             let wanted = csv::wanted(columns, &job.rules);
             csv::found(&mut Content::open(&input.path, 0)?, *delimiter, &wanted)?;
         }
-        tasks.push(Task { input, from, state });
+        let place = if Some(input.id()) == current { 0 } else { tasks.len() };
+        tasks.insert(place, Task { input, from, state });
     }
-    // Stable: the others keep their order.
-    tasks.sort_by_key(|task| Some(task.input.id()) != current);
     Ok(tasks)
 }
 
@@ -133,7 +132,7 @@ pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error
 }
 
 fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position), Error> {
-    let finished = cursor.finished.get(&input.id());
+    let finished = cursor.finished(input.id());
     if let Some(finished) = finished {
         check(input, finished)?;
     }

@@ -189,7 +189,7 @@ impl<'a> Ingest<'a> {
             restart(self.job, &mut cursor, inputs, path)?;
         }
         if self.forget_missing {
-            cursor.finished.retain(|id, _| inputs.iter().any(|input| input.id() == *id));
+            cursor.finished.retain(|(id, _)| inputs.iter().any(|input| input.id() == *id));
         }
         Ok((cursor, stored.is_some()))
     }
@@ -212,7 +212,7 @@ fn restart(job: &Job, cursor: &mut Cursor, inputs: &[Input], path: &Path) -> Res
     let current = cursor.current.take_if(|current| is_it(&current.name));
     let known = inputs.iter().find(|input| is_it(&input.name));
     if let Some(input) = known {
-        cursor.finished.remove(&input.id());
+        cursor.finished.retain(|(id, _)| *id != input.id());
     }
     if current.is_some() || known.is_some() {
         return Ok(());

@@ -31,18 +31,21 @@ impl Options {
                 "at least 3.0e-8, the narrowest reachable of a filter that forgets (2 slots per bucket)";
             return refused("false-positive rate", rate.to_string(), expected);
         }
-        if let Some(keys) = self.keep_newest {
-            let room = |width: &AnyWidth| {
-                let most = of_newest(keys, *width).newest().map_or(0, |newest| newest.at_most);
-                most as f64 / f64::from(width.slots().get())
-            };
-            fitting.sort_by(|a, b| room(a).total_cmp(&room(b)));
-        }
         if let (Some(after), Some(within)) = (self.forget_after.map(millis), self.forget_within.map(millis)) {
             fitting.retain(|width| Forgetting::epoch_for(after, *width) <= within);
         }
-        match fitting.first() {
-            Some(width) => Ok(*width),
+        let best = match self.keep_newest {
+            Some(keys) => {
+                let room = |width: &AnyWidth| {
+                    let most = of_newest(keys, *width).newest().map_or(0, |newest| newest.at_most);
+                    most as f64 / f64::from(width.slots().get())
+                };
+                fitting.into_iter().min_by(|a, b| room(a).total_cmp(&room(b)))
+            }
+            None => fitting.first().copied(),
+        };
+        match best {
+            Some(width) => Ok(width),
             None => refused(
                 "forget within",
                 format!("{} s", self.forget_within.unwrap_or_default().as_secs_f64()),

@@ -174,7 +174,7 @@ impl Store {
             found,
             expected,
         };
-        let (mut seen, mut files) = (BTreeSet::new(), BTreeSet::new());
+        let (mut seen, mut files) = (vec![false; self.description.shards as usize], BTreeSet::new());
         for sealed in &change.sealed {
             let Sealed { store, shard, base, .. } = sealed;
             if *store != self.description.uuid {
@@ -187,14 +187,14 @@ impl Store {
             if sealed.fold {
                 return Err(misfit("kind", "fold".to_owned(), "what updates sealed".to_owned()));
             }
-            if !files.insert(sealed.uuid) {
+            if !files.insert(sealed.name()) {
                 return Err(misfit("file", sealed.file(), "each file once".to_owned()));
             }
             let Some(shard) = *shard else { continue };
-            if shard >= self.description.shards {
+            let Some(seen) = seen.get_mut(shard as usize) else {
                 return Err(misfit("shard", shard.to_string(), format!("below {}", self.description.shards)));
-            }
-            if !seen.insert(shard) {
+            };
+            if std::mem::replace(seen, true) {
                 return Err(misfit("shard", shard.to_string(), "each shard once".to_owned()));
             }
         }

@@ -163,7 +163,10 @@ impl Store {
     pub(super) fn refuse_copy(&self, path: &Path, error: &Error) {
         events::copy_refused(path, error);
         if let Some(copies) = &self.copies {
-            copies.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+            let mut refused = copies.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(place) = refused.binary_search_by(|other| other.as_path().cmp(path)) {
+                refused.insert(place, path.to_owned());
+            }
         }
     }
 

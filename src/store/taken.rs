@@ -6,7 +6,6 @@
 //! 1. A key that was told to be new is among the records, or in the working copy.
 //! 2. There are at most as many records as make it worthwhile to rewrite the shard, unless its filter has no room.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
@@ -201,12 +200,13 @@ impl Held {
             Kind::Counting => (0..hashes.len()).collect(),
             // A key that comes again in the batch is refused again.
             Kind::Set | Kind::Forgetting => {
-                let new: BTreeSet<RecordKey> =
-                    done.iter().filter_map(|at| hashes.get(*at)).map(|hash| RecordKey::of(*hash)).collect();
-                let refused: BTreeSet<RecordKey> = undo.iter().map(|(key, _)| *key).collect();
-                let all_of = |keys: &BTreeSet<RecordKey>| {
+                let new = done.iter().filter_map(|at| hashes.get(*at));
+                let new: FxHashMap<RecordKey, i64> = new.map(|hash| (RecordKey::of(*hash), 1)).collect();
+                let refused: FxHashMap<RecordKey, i64> = undo.into_iter().collect();
+                let all_of = |keys: &FxHashMap<RecordKey, i64>| {
                     let all = hashes.iter().enumerate();
-                    all.filter(|(_, hash)| keys.contains(&RecordKey::of(**hash))).map(|(at, _)| at).collect()
+                    let all = all.filter(|(_, hash)| keys.contains_key(&RecordKey::of(**hash)));
+                    all.map(|(at, _)| at).collect()
                 };
                 done = all_of(&new);
                 all_of(&refused)

@@ -87,8 +87,8 @@ struct Limits {
 
 /// What stays.
 struct Staying {
-    /// Versions that the last tokens of applications are based on.
-    bases: BTreeSet<u64>,
+    /// Versions that the last tokens of applications are based on, ascending.
+    bases: Vec<u64>,
     /// The files and runs that these versions name, and all from the first limit on.
     files: BTreeSet<(u32, Name)>,
     runs: BTreeSet<Name>,
@@ -167,7 +167,9 @@ impl Store {
 
     /// The versions that stay, and the files that they name; `None` if another vacuum has removed one meanwhile.
     fn staying(&self, limits: Limits, newest: &Version) -> Result<Option<Staying>> {
-        let bases: BTreeSet<u64> = newest.bases().collect();
+        let mut bases: Vec<u64> = newest.bases().collect();
+        bases.sort_unstable();
+        bases.dedup();
         let (mut files, mut runs) = (BTreeSet::new(), BTreeSet::new());
         // The version that this vacuum makes names what the newest one names.
         let first = limits.first.min(newest.number);
@@ -188,7 +190,7 @@ impl Store {
     /// The versions that a listing shows and that may be removed, ascending.
     fn removable(&self, limits: Limits, staying: &Staying) -> Result<Vec<u64>> {
         let mut numbers = self.listed(FIRST)?;
-        numbers.retain(|number| *number < limits.first && !staying.bases.contains(number));
+        numbers.retain(|number| *number < limits.first && staying.bases.binary_search(number).is_err());
         Ok(numbers)
     }
 

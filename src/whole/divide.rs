@@ -1,7 +1,6 @@
 //! Dividing a filter into shards, by cutting its regions apart. No key is needed: S shards of R regions hold exactly what
 //! one filter of S * R regions holds. `format-spec/README.md`, sections 3.5 and 8.6.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -168,12 +167,15 @@ fn write_part(
 
 /// Fails if the file system of a destination lacks room for the files there.
 fn check_room<'a>(files: impl Iterator<Item = (&'a Files, &'a Geometry)>, disk: &dyn Disk) -> Result<()> {
-    let mut by_device: BTreeMap<u64, (&Files, u64)> = BTreeMap::new();
+    let mut by_device: Vec<(u64, &Files, u64)> = Vec::new();
     for (files, geometry) in files {
         let device = files.dir.metadata().at(&files.dir, "look at")?.dev();
-        by_device.entry(device).or_insert((files, 0)).1 += geometry.file_length();
+        match by_device.iter_mut().find(|(other, ..)| *other == device) {
+            Some((.., needed)) => *needed += geometry.file_length(),
+            None => by_device.push((device, files, geometry.file_length())),
+        }
     }
-    for (files, needed) in by_device.into_values() {
+    for (_, files, needed) in by_device {
         let available = disk.available(&files.dir).at(&files.dir, "ask for the free space of")?;
         if available < needed {
             return Err(Error::NoSpace { path: files.data.clone(), needed, available });

@@ -1,6 +1,5 @@
 //! Lookups in a run, through a map of it.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -211,13 +210,16 @@ impl Run {
 
     /// Reads and checks the whole file by system calls. Returns the number of its pages, or names all that are damaged.
     pub(in super::super) fn verify(&self) -> Result<u64> {
-        let mut damaged: BTreeSet<u64> =
+        let mut damaged: Vec<u64> =
             (0..self.head.pages()).filter(|page| !self.is_page_intact(*page)).collect();
         // Where records are lost, the index cannot be compared with them.
         let (mut is_whole, mut entry, mut before) = (damaged.is_empty(), 0, None);
         for at in 0..self.head.records {
             let Ok(record) = self.checked(at, before) else {
-                damaged.insert(Self::place(at).0);
+                let page = Self::place(at).0;
+                if damaged.last() != Some(&page) {
+                    damaged.push(page);
+                }
                 (is_whole, before) = (false, None);
                 continue;
             };
@@ -232,10 +234,12 @@ impl Run {
                 (entry..self.head.entries()).filter_map(|entry| self.wrong_start(entry, self.head.records)),
             );
         }
-        match damaged.is_empty() {
-            true => Ok(self.head.pages()),
-            false => Err(Error::DamagedRun { path: self.path.clone(), pages: damaged.into_iter().collect() }),
+        if damaged.is_empty() {
+            return Ok(self.head.pages());
         }
+        damaged.sort_unstable();
+        damaged.dedup();
+        Err(Error::DamagedRun { path: self.path.clone(), pages: damaged })
     }
 
     /// Whether a page can be read and matches its checksum, and has zeros behind the last record.
