@@ -123,8 +123,9 @@ impl Update {
     ) -> Result<Vec<(usize, FilterError)>> {
         let mut refused = Vec::new();
         for (start, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
+            let parts = self.partition(keys)?;
             for Outcome { indices, done: of_shard, refused: none_for } in
-                self.take_block(start, keys, deed, expiry)?
+                self.take_block(start, &parts, deed, expiry)?
             {
                 let index_of = |at: usize| start + indices.get(at).copied().unwrap_or_default() as usize;
                 of_shard.into_iter().for_each(|at| done(index_of(at)));
@@ -134,25 +135,29 @@ impl Update {
         Ok(by_index(refused))
     }
 
-    fn take_block<K: Key + Sync>(
+    /// The keys divided by shard: a part for each thread that is worth starting, with the index of its first key.
+    fn partition<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<(u32, Partition)>> {
+        let threads = self.store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
+        let part = keys.len().div_ceil(threads).max(1);
+        let parts: Vec<_> = (0_u32..).step_by(part).zip(keys.chunks(part)).collect();
+        divided(parts, threads, |(start, keys)| Ok((start, self.store.partition(keys)?)))
+    }
+
+    /// Takes the keys of a block, the first of which has this index, on as many threads as there are parts.
+    fn take_block(
         &mut self,
         first: usize,
-        keys: &[K],
+        parts: &[(u32, Partition)],
         deed: Deed,
         expiry: &(dyn Fn(usize) -> u64 + Sync),
     ) -> Result<Vec<Outcome>> {
         let Self { store, base, scratch, rewrites, shards } = self;
         let (base, rewrites) = (&*base, *rewrites);
-        let threads = store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
-        let part = keys.len().div_ceil(threads).max(1);
-        // Where the keys of each part begin.
-        let parts: Vec<_> = (0_u32..).step_by(part).zip(keys.chunks(part)).collect();
-        let parts = divided(parts, threads, |(start, keys)| Ok((start, store.partition(keys)?)))?;
         let has_keys = |shard: u32| parts.iter().any(|(_, part)| !part.hashes_of(shard).is_empty());
         let touched: Vec<_> = (0..).zip(shards.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();
         base.fetch(touched.iter().map(|(shard, _)| *shard))?;
-        divided(touched, threads, |(shard, held)| {
-            let (hashes, indices) = gather(&parts, shard);
+        divided(touched, parts.len(), |(shard, held)| {
+            let (hashes, indices) = gather(parts, shard);
             let (worth, pending) = (worth_rewriting(base.version(), shard), base.count_pending(shard)?);
             let most = worth.min((2 * worth).saturating_sub(pending));
             let from = Source { base, scratch: scratch.as_deref(), shard, most, rewrites };

@@ -189,22 +189,23 @@ impl Writer {
         for (base, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
             let hash = hashes_of(hasher, &path, keys);
             let indices = (0..keys.len() as u32).collect();
-            let done = |index: u32| done(base + index as usize);
-            let refuse = |index: u32, error| refused.push((base + index as usize, error));
-            self.take_block(indices, &hash, (mode, until), &mut buffers, done, refuse)?;
+            let mut done = |indices: &[u32]| indices.iter().for_each(|index| done(base + *index as usize));
+            let mut refuse = |index: u32, error| refused.push((base + index as usize, error));
+            self.take_block(indices, &hash, (mode, until), &mut buffers, &mut done, &mut refuse)?;
         }
         self.buffers = buffers.kept();
         Ok(by_index(refused))
     }
 
+    /// Tells `done` indices many at a time, so that this may be a call through a pointer.
     pub(super) fn take_block(
         &mut self,
         mut indices: Vec<u32>,
         hashes: &Hashes<'_>,
         (mode, until): (Mode, Option<Until<'_>>),
         buffers: &mut Buffers,
-        mut done: impl FnMut(u32),
-        mut refuse: impl FnMut(u32, Error),
+        done: &mut dyn FnMut(&[u32]),
+        refuse: &mut dyn FnMut(u32, Error),
     ) -> Result<()> {
         let one = |index| {
             let mut hash = [KeyHash::new(0)];
@@ -214,7 +215,7 @@ impl Writer {
         loop {
             self.state()?.transaction.hash_all(&indices, hashes, manner, buffers)?;
             let (outcomes, outcome) = self.change(|transaction| transaction.take_hashed(manner, buffers))?;
-            buffers.done().for_each(&mut done);
+            buffers.done().for_each(&mut *done);
             outcome?;
             indices = outcomes.left;
             indices.sort_unstable();
@@ -243,7 +244,7 @@ impl Writer {
                 Err(error) => return Err(error),
             };
             if matches!(mode, Mode::Insert(_, told) if told.tells(is_new)) {
-                done(index);
+                done(&[index]);
             }
         }
         Ok(())

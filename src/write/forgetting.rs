@@ -215,9 +215,9 @@ impl Writer {
         let hash = hashes_of(identity.hasher, &path, keys);
         let mut buffers = std::mem::take(&mut self.buffers);
         let mode = (Mode::Insert(Kind::Forgetting, Told::New), Some(until));
-        let new = |index: u32| new(index as usize);
-        let refuse = |index: u32, error| refuse(index as usize, error);
-        self.take_block(indices, &hash, mode, &mut buffers, new, refuse)?;
+        let mut new = |indices: &[u32]| indices.iter().for_each(|index| new(*index as usize));
+        let mut refuse = |index: u32, error| refuse(index as usize, error);
+        self.take_block(indices, &hash, mode, &mut buffers, &mut new, &mut refuse)?;
         self.buffers = buffers.kept();
         Ok(())
     }

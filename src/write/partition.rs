@@ -78,8 +78,8 @@ const KEPT: usize = 32 << 20;
 
 impl Buffers {
     /// The indices of the last batch's keys that are to be told; also after an error.
-    pub(super) fn done(&self) -> impl Iterator<Item = u32> {
-        self.parts.iter().flat_map(|part| &part.done).copied()
+    pub(super) fn done(&self) -> impl Iterator<Item = &[u32]> {
+        self.parts.iter().map(|part| &*part.done)
     }
 
     /// These buffers, or empty ones if they take more than [`KEPT`].
