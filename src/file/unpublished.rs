@@ -195,6 +195,9 @@ impl UnpublishedRegion<'_> {
     }
 }
 
+/// Gives all regions of a new file, ascending, to the function that writes one.
+type Fill<'a> = dyn FnMut(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()> + 'a;
+
 impl UnpublishedFile {
     /// Creates an empty file of its full length, with the permissions and the owner of `model`, if given.
     pub(crate) fn create(
@@ -205,7 +208,7 @@ impl UnpublishedFile {
     ) -> Result<Self> {
         let empty = [0; BUCKETS_PER_REGION as usize];
         let to_fill = if identity.geometry.file_length() <= FILL { identity.geometry.regions() } else { 0 };
-        Self::fill(files, disk, identity, model, Flush::Never, |write| {
+        Self::fill(files, disk, identity, model, Flush::Never, &mut |write| {
             (0..to_fill).try_for_each(|region| write(RegionId(region as u32), &empty))
         })
     }
@@ -218,7 +221,7 @@ impl UnpublishedFile {
         identity: Identity,
         model: Option<&Rights>,
         flush: Flush,
-        write: impl FnOnce(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()>,
+        write: &mut Fill<'_>,
     ) -> Result<Self> {
         let needed = identity.geometry.file_length();
         check_room(files, &**disk, identity.geometry)?;

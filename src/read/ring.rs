@@ -43,7 +43,8 @@ impl<W: Width> Underway<W> {
 
 impl<W> Underway<W> {
     fn pages(&self) -> [PageId; 2] {
-        [self.first, self.second].map(|id| PageId::new(self.region, u32::from(id.0) / BUCKETS_PER_PAGE))
+        let page = |id: BucketId| PageId::new(self.region, u32::from(id.0) / BUCKETS_PER_PAGE);
+        [page(self.first), page(self.second)]
     }
 }
 

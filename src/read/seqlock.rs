@@ -112,11 +112,9 @@ impl View {
             return None;
         }
         let (head, buckets) = (self.pages.map.live_head(), self.pages.map.region(region)?);
-        let look = || {
-            let both = [place.first, place.second()].map(|id| Bucket::new(buckets.word(id.0.into())));
-            (both, self.now::<W>(), self.is_left())
-        };
-        let (([first, second], now, left), epoch) = head.glance(look)?;
+        let load = |id: BucketId| Bucket::new(buckets.word(id.0.into()));
+        let look = || ((load(place.first), load(place.second())), self.now::<W>(), self.is_left());
+        let (((first, second), now, left), epoch) = head.glance(look)?;
         if left {
             return None;
         }

@@ -53,7 +53,7 @@ fn copied(
     let (options, files) = (Options::new(), Files::new(destination)?);
     let mut fill = |files: &Files, model: &Rights| {
         let (disk, regions) = (&options.disk, identity.geometry.regions());
-        UnpublishedFile::fill(files, disk, identity, Some(model), Flush::Meanwhile, |write| {
+        UnpublishedFile::fill(files, disk, identity, Some(model), Flush::Meanwhile, &mut |write| {
             snapshot.regions(0..regions, &mut |region, words, _| {
                 write(region, words)?;
                 progress(u64::from(region.0) + 1, regions);

@@ -147,8 +147,9 @@ fn write_part(
     // If a part ends within a region of the filter, the next part reads that region again.
     let (first, end) = (part * cut.regions, (part + 1) * cut.regions);
     let parents = first >> cut.doublings..end.div_ceil(1 << cut.doublings);
+    let disk = &options.disk;
     // While the next part is written, a thread syncs the end of this one.
-    let file = UnpublishedFile::fill(files, &options.disk, identity, Some(model), Flush::AndGoOn, |write| {
+    let file = UnpublishedFile::fill(files, disk, identity, Some(model), Flush::AndGoOn, &mut |write| {
         let mut next = parents.start << cut.doublings;
         snapshot.regions(parents.clone(), &mut |_, words, _| {
             with_any_width!(geometry.width, W => each_descendant::<W, _>(words, cut.doublings, &mut |words| {

@@ -68,7 +68,7 @@ fn joined(
         let epoch = parts.iter().map(|part| part.counts().epoch).max().unwrap_or(0);
         let (mut counts, mut forgotten) = (Counts { epoch, ..Counts::default() }, Delta::default());
         let (disk, model) = (&options.disk, Some(&model));
-        let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, |write| {
+        let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, &mut |write| {
             let mut next = 0;
             parts.iter().zip(&doublings).try_for_each(|(part, doublings)| {
                 let each = &mut |words: &Region| {

@@ -166,16 +166,17 @@ type Half = Option<Box<Region>>;
 fn halves<W: Width>(region: &Region) -> [Half; 2] {
     let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
     split::<W>(region, &mut children);
-    children.map(|child| Some(Box::new(child)))
+    let [left, right] = *children;
+    [Some(Box::new(left)), Some(Box::new(right))]
 }
 
 impl Pass<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Merged> {
         let (files, disk) = self.target.surroundings();
         let (identity, model) = (self.identity, self.target.rights()?);
-        let mut state = State::new();
+        let (mut state, model) = (State::new(), Some(&model));
         let regions = self.identity.geometry.regions();
-        let filled = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
+        let filled = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, &mut |write| {
             let (theirs, ours) = (self.their_regions(), self.our_regions());
             let mut write = |region: RegionId, words: &Region| {
                 write(region, words)?;
@@ -233,8 +234,8 @@ impl Pass<'_> {
             ours
         };
         if regions < self.identity.geometry.regions() {
-            let [mut their_halves, mut our_halves] =
-                [theirs, ours].map(|words| words.map(|words| halves::<W>(&words)));
+            let mut their_halves = theirs.map(|words| halves::<W>(&words));
+            let mut our_halves = ours.map(|words| halves::<W>(&words));
             for half in 0..2 {
                 let take =
                     |halves: &mut Option<[Half; 2]>| halves.as_mut().and_then(|halves| halves[half].take());

@@ -35,8 +35,8 @@ impl Options {
             return Ok(Writer::private(files, self, file, Counts::default(), self.first_metadata(), policy));
         };
         source.at_one_commit("copied", |snapshot| {
-            let identity = Identity { uuid, ..*snapshot.identity() };
-            let file = UnpublishedFile::fill(&files, &self.disk, identity, None, Flush::Never, |write| {
+            let (identity, disk) = (Identity { uuid, ..*snapshot.identity() }, &self.disk);
+            let file = UnpublishedFile::fill(&files, disk, identity, None, Flush::Never, &mut |write| {
                 let regions = 0..identity.geometry.regions();
                 snapshot.regions(regions, &mut |region, words, _| write(region, words))
             })?;

@@ -68,13 +68,13 @@ impl Writer {
         let source = self.source()?;
         let (files, disk) = source.surroundings();
         let model = source.rights()?;
-        let mut state = State::default();
+        let (mut state, model) = (State::default(), Some(&model));
         let width = identity.geometry.width;
         let regions = identity.geometry.regions();
         // On one thread each region is written while it is in the cache.
         let piece = if threads == 1 { 1 } else { PIECE };
         let starts = |from: u64| (from..regions).step_by(piece as usize).take(threads);
-        let file = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, |write| {
+        let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, &mut |write| {
             let mut from = 0;
             while from < regions {
                 let pieces = starts(from).map(|start| start..regions.min(start + piece)).collect();
