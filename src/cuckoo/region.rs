@@ -115,18 +115,18 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
 ) -> Result<Inserted<W>, B::Error> {
     let both = place.load(buckets)?;
     let [(_, first), (_, second)] = both;
-    let inserted = if first.either_matches(second, place.fingerprint) {
-        erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
+    let matches = first.either_matches(second, place.fingerprint);
+    if !matches && let Some(inserted) = insert_by_chain(buckets, both, place.fingerprint, max_kicks, search)?
+    {
+        return Ok(inserted);
+    }
+    let inserted = erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
+        if matches {
             insert_copy(buckets, both, fingerprint, max_kicks, search)
-        })?
-    } else {
-        if let Some(inserted) = insert_by_chain(buckets, both, place.fingerprint, max_kicks, search)? {
-            return Ok(inserted);
-        }
-        erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
+        } else {
             insert_among_groups(buckets, both, fingerprint, max_kicks, &mut effort(max_kicks), search)
-        })?
-    };
+        }
+    })?;
     Ok(inserted.in_width())
 }
 
@@ -137,7 +137,8 @@ fn erased_at<W: Width, B: BucketsMut<W>, T>(
     fingerprint: Slot<W>,
     work: impl FnOnce(&mut Erased<'_>, Both<AnyLayout>, Slot<AnyLayout>) -> Result<T, Infallible>,
 ) -> Result<T, B::Error> {
-    let both = of_each(both, |(id, bucket)| (id, bucket.erased()));
+    let [(one, first), (other, second)] = both;
+    let both = [(one, first.erased()), (other, second.erased())];
     let Ok(done) = erased(buckets, |buckets| work(buckets, both, fingerprint.erased()))?;
     Ok(done)
 }
