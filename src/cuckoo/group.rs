@@ -136,7 +136,7 @@ impl<W: Layout> Groups<W> {
                 _ => {
                     weight = u32::from(slot.tail_length().is_some());
                     if !slot.is_empty() {
-                        all = all.and(Group { entry: slot, copies: 1 });
+                        all.push(Group { entry: slot, copies: 1 });
                     }
                 }
             }
@@ -206,18 +206,24 @@ impl<W: Layout> Groups<W> {
     }
 
     pub(super) fn filtered(&self, keep: impl Fn(usize) -> bool) -> Self {
-        self.iter()
-            .enumerate()
-            .filter(|(index, _)| keep(*index))
-            .fold(Self::none_in(self.width()), |kept, (_, group)| kept.and(*group))
+        let mut kept = Self::none_in(self.width());
+        for (_, group) in self.iter().enumerate().filter(|(index, _)| keep(*index)) {
+            kept.push(*group);
+        }
+        kept
     }
 
     /// With `group` in the place of the one at `index`.
     pub(super) fn with(mut self, index: usize, group: Group<W>) -> Self {
+        self.set(index, group);
+        self
+    }
+
+    /// Puts `group` in the place of the one at `index`.
+    pub(super) fn set(&mut self, index: usize, group: Group<W>) {
         if let Some(place) = self.groups.get_mut(index) {
             *place = group;
         }
-        self
     }
 
     pub(super) fn without(mut self, index: usize) -> Self {
@@ -230,11 +236,15 @@ impl<W: Layout> Groups<W> {
 
     /// With one more group.
     pub(super) fn and(mut self, group: Group<W>) -> Self {
+        self.push(group);
+        self
+    }
+
+    fn push(&mut self, group: Group<W>) {
         if let Some(place) = self.groups.get_mut(self.number) {
             *place = group;
             self.number += 1;
         }
-        self
     }
 }
 

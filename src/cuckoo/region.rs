@@ -116,8 +116,15 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     let both = place.load(buckets)?;
     let [(_, first), (_, second)] = both;
     let matches = first.either_matches(second, place.fingerprint);
-    if !matches && let Some(inserted) = insert_by_chain(buckets, both, place.fingerprint, max_kicks, search)?
-    {
+    if matches {
+        if is_absorbed(both, place.fingerprint) {
+            return Ok(Inserted::Absorbed);
+        }
+        if let Some((id, bucket, counted)) = count_copy(both, place.fingerprint) {
+            buckets.store(id, bucket);
+            return Ok(counted);
+        }
+    } else if let Some(inserted) = insert_by_chain(buckets, both, place.fingerprint, max_kicks, search)? {
         return Ok(inserted);
     }
     let inserted = erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
@@ -201,8 +208,21 @@ fn is_absorbed<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> bool {
     both.iter().any(|(_, bucket)| bucket.is_saturated() && bucket.matches(fingerprint).any())
 }
 
-/// Inserts a copy of a key that a group matches, if possible as one more copy of that group. A second entry would take
-/// as many lanes now and more for further copies, and the group would match as many keys as before.
+/// A bucket with a copy of the key, and what became of that copy.
+type Counted<W> = (BucketId, Bucket<W>, Inserted<W>);
+
+/// Counts a copy in a group that matches, without moving another: in the lanes that the group has, in those of several
+/// groups of the key, which become one, or with one more lane that is free.
+#[inline(never)]
+fn count_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Counted<W>> {
+    first_of(both, |(id, bucket)| count_in(id, bucket, fingerprint, 0))
+        .or_else(|| first_of(both, |(id, bucket)| merge(id, bucket, fingerprint)))
+        .or_else(|| first_of(both, |(id, bucket)| count_in(id, bucket, fingerprint, 1)))
+}
+
+/// Inserts a copy of a key that a group matches, where [`count_copy`] could not, if possible as one more copy of that
+/// group. A second entry would take as many lanes now and more for further copies, and the group would match as many keys
+/// as before.
 fn insert_copy<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
@@ -210,22 +230,6 @@ fn insert_copy<W: Layout, E>(
     max_kicks: u32,
     search: &mut Search,
 ) -> Result<Inserted<W>, E> {
-    if is_absorbed(both, fingerprint) {
-        return Ok(Inserted::Absorbed);
-    }
-    // In the lanes that a group has, then with one more free lane.
-    let in_place = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 0);
-    if let Some(counted) = first_of(both, in_place) {
-        return Ok(counted);
-    }
-    let merged = |(id, bucket)| merge(buckets, id, bucket, fingerprint);
-    if let Some(merged) = first_of(both, merged) {
-        return Ok(merged);
-    }
-    let with_a_lane = |(id, bucket)| count_in(buckets, id, bucket, fingerprint, 1);
-    if let Some(counted) = first_of(both, with_a_lane) {
-        return Ok(counted);
-    }
     let mut kicks = effort(max_kicks);
     if !is_quarantined(both) {
         for (id, bucket) in both {
@@ -258,8 +262,9 @@ fn count_with_room<W: Layout, E>(
     let Some(grown) = group.grown() else { return Ok(None) };
     let kept = [(id, group.entry)];
     if let Some((id, room)) = search.free_lane(buckets, &[(id, bucket)], &kept, &mut { max_kicks })?
-        && let Some(counted) = count_in(buckets, id, room, fingerprint, 1)
+        && let Some((id, bucket, counted)) = count_in(id, room, fingerprint, 1)
     {
+        buckets.store(id, bucket);
         return Ok(Some(counted));
     }
     let Some(left) = groups.without(index).pack() else { return Ok(None) };
@@ -270,27 +275,26 @@ fn count_with_room<W: Layout, E>(
 
 /// Counts a copy in a group of a bucket that matches and needs just `digits` more digits for it; of several, the one
 /// with the longest tail.
-fn count_in<W: Layout, E>(
-    buckets: &mut AnyBuckets<'_, W, E>,
+fn count_in<W: Layout>(
     id: BucketId,
     bucket: Bucket<W>,
     fingerprint: Slot<W>,
     digits: u32,
-) -> Option<Inserted<W>> {
+) -> Option<Counted<W>> {
     // Taking a bucket apart into groups costs far more than these looks at its lanes, which nearly always decide.
     let has_room = if digits == 0 { bucket.digit_lanes() } else { bucket.empty_lanes() }.any();
     if !has_room || !bucket.matches(fingerprint).any() {
         return None;
     }
-    let groups = Groups::of(bucket);
+    let mut groups = Groups::of(bucket);
     let grown = |group: Group<W>| {
         let grown = group.grown()?;
         (grown.lanes()? == group.lanes()? + digits).then_some(grown)
     };
     let counting = groups.matching(fingerprint).filter_map(|(index, group)| Some((index, grown(group)?)));
     let (index, grown) = counting.min_by_key(|(_, group)| group.order())?;
-    buckets.store(id, groups.with(index, grown).pack()?);
-    Some(Inserted::Counted { digits, saturates: false })
+    groups.set(index, grown);
+    Some((id, groups.pack()?, Inserted::Counted { digits, saturates: false }))
 }
 
 /// Inserts where both buckets are full, and no group that matches has room for a copy or is saturated, as an entry of its
@@ -393,12 +397,7 @@ fn saturate<W: Layout, E>(
 }
 
 /// Unites the groups of a bucket that match, if there are several, and counts the copy in the result.
-fn merge<W: Layout, E>(
-    buckets: &mut AnyBuckets<'_, W, E>,
-    id: BucketId,
-    bucket: Bucket<W>,
-    fingerprint: Slot<W>,
-) -> Option<Inserted<W>> {
+fn merge<W: Layout>(id: BucketId, bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Counted<W>> {
     // A bucket is taken apart only if several of its lanes match. One that matches may be universal, and is no group.
     if bucket.matches(fingerprint).count() < 2 {
         return None;
@@ -408,12 +407,12 @@ fn merge<W: Layout, E>(
         return None;
     }
     let union = groups.union(fingerprint)?.and(Group { entry: fingerprint, copies: 1 });
-    buckets.store(id, groups.others(fingerprint).and(union).pack()?);
     let none = bucket.like(0);
-    Some(Inserted::Regrouped {
+    let regrouped = Inserted::Regrouped {
         before: [matching(bucket, fingerprint)?, none, none],
         after: [union.alone(), none, none],
-    })
+    };
+    Some((id, groups.others(fingerprint).and(union).pack()?, regrouped))
 }
 
 /// The groups of both buckets that match, united with the copy to be inserted.
@@ -491,28 +490,30 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
         Some(tail) => Ok(Some(Removed::Entry { tail })),
         None => {
             let both = place.load(buckets)?;
-            erased_at(buckets, both, place.fingerprint, |buckets, both, fingerprint| {
-                Ok(remove_copy(buckets, both, fingerprint))
-            })
+            let Some((changed, removed)) = remove_copy(both, place.fingerprint) else { return Ok(None) };
+            if let Some((id, bucket)) = changed {
+                buckets.store(id, bucket);
+            }
+            Ok(Some(removed))
         }
     }
 }
 
-/// Like [`remove`], where several entries match, or one that has digits, or none.
-fn remove_copy<W: Layout, E>(
-    buckets: &mut AnyBuckets<'_, W, E>,
+/// Like [`remove`], where several entries match, or one that has digits, or none. Also returns the bucket that changes.
+#[inline(never)]
+fn remove_copy<W: Layout>(
     both: Both<W>,
     fingerprint: Slot<W>,
-) -> Option<Removed> {
+) -> Option<(Option<(BucketId, Bucket<W>)>, Removed)> {
     let longest = of_each(both, |(id, bucket)| {
-        let groups = Groups::of(bucket);
-        groups.longest_match(fingerprint).map(|(index, group)| (id, bucket, groups, index, group))
+        let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
+        Some((id, bucket, index, group))
     });
-    let (id, bucket, groups, index, group) =
-        longest.into_iter().flatten().min_by_key(|(.., group)| group.order())?;
+    let (id, bucket, index, group) = longest.into_iter().flatten().min_by_key(|(.., group)| group.order())?;
     if bucket.is_saturated() {
-        return Some(Removed::Nothing);
+        return Some((None, Removed::Nothing));
     }
+    let groups = Groups::of(bucket);
     let (left, removed) = match group.copies - 1 {
         0 => (groups.without(index), Removed::Entry { tail: group.entry.tail_length()? }),
         copies => {
@@ -520,8 +521,7 @@ fn remove_copy<W: Layout, E>(
             (groups.with(index, left), Removed::Copy { digits: group.lanes()? - left.lanes()? })
         }
     };
-    buckets.store(id, left.pack()?);
-    Some(removed)
+    Some((Some((id, left.pack()?)), removed))
 }
 
 #[cfg(test)]
