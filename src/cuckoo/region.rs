@@ -499,12 +499,12 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     }
 }
 
-/// Like [`remove`], where several entries match, or one that has digits, or none. Also returns the bucket that changes.
+/// What a removal takes, and the bucket that changes, if one does.
+type Taken<W> = (Option<(BucketId, Bucket<W>)>, Removed);
+
+/// Like [`remove`], where several entries match, or one that has digits, or none.
 #[inline(never)]
-fn remove_copy<W: Layout>(
-    both: Both<W>,
-    fingerprint: Slot<W>,
-) -> Option<(Option<(BucketId, Bucket<W>)>, Removed)> {
+fn remove_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Taken<W>> {
     let longest = of_each(both, |(id, bucket)| {
         let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
         Some((id, bucket, index, group))
