@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 pub enum Growth {
     /// Never: an insert that finds no room fails with [`Error::Full`](crate::Error::Full).
     ///
-    /// A full counting filter looks long for room: an insert that failed took 1.5 to 5 ms on average, and 12 ms at most
+    /// A full counting filter looks long for room: an insert that failed took 1.3 to 7 ms on average, and 10 ms at most
     /// (2 to 7 slots, a Xeon at 2.1 GHz, `max_kicks` as by default). So stop at the first such error, where many keys may
     /// follow.
     Never,
