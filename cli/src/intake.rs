@@ -21,7 +21,7 @@ use clap::Args;
 use gowk::ingest::{Deed, Destination, Item, Piece, Pump, Tally, Work};
 use gowk::keys::CommitClock;
 use gowk::store::{Rejudged, Requests, Store, Token, Version};
-use gowk::{Error, Kind, Options, Writer};
+use gowk::{Options, Writer};
 use indicatif::ProgressBar;
 
 use super::arguments::{KeyArgs, LockArgs};
@@ -129,24 +129,6 @@ impl<'a> Verb<'a> {
             bar: None,
         }
     }
-
-    /// Fails, with the error that the first key would get, if this verb is not for a filter or store of this kind.
-    fn check_kind(&self, path: &Path, found: Kind, keeps_newest: bool) -> Result<(), Failure> {
-        let is_timed = self.insert.is_some_and(|insert| insert.time.is_given());
-        let (wanted, op) = match self.deed {
-            Deed::Remove => (Kind::Counting, "removing keys"),
-            Deed::Insert if is_timed => (Kind::Forgetting, "inserting keys at a time"),
-            Deed::Insert => return Ok(()),
-        };
-        let path = path.to_owned();
-        if found != wanted {
-            return Err(Error::Kind { path, found, wanted, op }.into());
-        }
-        if is_timed && keeps_newest {
-            return Err(Error::Newest { path, op: "a time of a key" }.into());
-        }
-        Ok(())
-    }
 }
 
 /// The destination of the keys, and whether a commit with the same token was made before.
@@ -174,6 +156,13 @@ impl IntakeArgs {
         } else {
             self.filter(verb, filter(self.lock.apply(options)))?
         };
+        // Fail before any key comes.
+        if verb.deed == Deed::Remove {
+            destination.check_removals()?;
+        }
+        if verb.insert.is_some_and(|insert| insert.time.is_given()) {
+            destination.check_times()?;
+        }
         let rules = destination.key_rules()?;
         verb.window.check_rules(rules, verb.file)?;
         let writes = verb.prints || refused.is_some();
@@ -237,12 +226,7 @@ impl IntakeArgs {
         let options = [(self.scratch.is_some(), "--scratch"), (token, "--token")];
         match options.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(Failure::ForStores { file: verb.file.to_owned(), option }),
-            None => {
-                let writer = writer?;
-                let info = writer.info()?;
-                verb.check_kind(writer.path(), info.kind, info.keep_newest.is_some())?;
-                Ok((writer.into(), false))
-            }
+            None => Ok((writer?.into(), false)),
         }
     }
 
@@ -257,7 +241,6 @@ impl IntakeArgs {
         let store = Store::open_with(verb.file, options)?;
         let token = verb.insert.and_then(|insert| insert.token.clone());
         let (base, is_done) = base(&store, token.as_ref())?;
-        verb.check_kind(store.path(), store.description().kind, false)?;
         let update = store.update_of(base);
         let update = match &self.scratch {
             Some(folder) => update.scratch(folder),

@@ -153,18 +153,8 @@ const fn select(a: u64, b: u64, so: bool) -> u64 {
 }
 
 /// One slot: a fingerprint, or 0.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot<W>(pub(crate) u32, W);
-
-/// Slots are compared with those of their width only.
-impl<W> PartialEq for Slot<W> {
-    #[inline(always)]
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl<W> Eq for Slot<W> {}
 
 impl<W: Width> Slot<W> {
     pub(crate) const UNIVERSAL: Self = Self::new(1 << (W::BITS - 1));
@@ -184,8 +174,8 @@ impl<W: Width> Slot<W> {
 
     /// A digit of this value, 1 to D.
     #[cfg(test)]
-    pub(super) const fn of_digit(value: u32) -> Self {
-        Self::new(value << (W::BITS - W::TAG_BITS))
+    pub(super) fn of_digit(value: u32) -> Self {
+        Self::new(0).with_digit(value)
     }
 }
 
@@ -291,7 +281,7 @@ impl<W: Layout> Slot<W> {
 }
 
 /// Some lanes of a bucket, as a mask: the top bit of each such lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lanes<W>(u64, W);
 
 impl<W: Layout> Lanes<W> {
@@ -356,18 +346,8 @@ impl<W: Layout> Iterator for Lanes<W> {
 }
 
 /// One bucket, as stored.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bucket<W>(pub(crate) u64, W);
-
-/// Buckets are compared with those of their width only.
-impl<W> PartialEq for Bucket<W> {
-    #[inline(always)]
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl<W> Eq for Bucket<W> {}
 
 impl<W: Width> Bucket<W> {
     /// A bucket that repair has quarantined: every slot universal.

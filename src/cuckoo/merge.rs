@@ -180,7 +180,7 @@ fn add(
     )
 }
 
-/// Whether every query that matches one of these entries also matches the other: the shorter one, which covers the other.
+/// The one of two entries that covers the other; `None` if neither does.
 fn related(one: Slot<AnyLayout>, other: Slot<AnyLayout>) -> Option<Slot<AnyLayout>> {
     if one.covers(other) {
         Some(one)

@@ -469,7 +469,7 @@ pub(crate) fn try_remove<W: Width, B: BucketsMut<W>>(
     let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
     let tail = bucket.slot(lane).tail_length();
     if tail.is_some() {
-        buckets.store(id, bucket.with(lane, Slot::new(0)));
+        buckets.store(id, bucket.without(lane));
     }
     Ok(tail)
 }

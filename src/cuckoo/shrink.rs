@@ -139,7 +139,7 @@ fn store_in_others<W: Width>(buckets: &mut Words<'_>, id: BucketId, bucket: Buck
         match bucket.empty_lanes().first() {
             Some(free) if !entry.is_empty() => {
                 buckets.store(other, bucket.with(free, entry));
-                left.with(lane, Slot::new(0))
+                left.without(lane)
             }
             _ => left,
         }

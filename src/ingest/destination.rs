@@ -14,6 +14,7 @@ use super::cursor;
 use super::error::Error;
 use super::job::Job;
 use crate::store::{Change, Committed, Rejudged, Requests, Store, Token, Update, Version};
+use crate::write::InTime as _;
 use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
 /// The filter, or the update of a store, that keys are inserted into or removed from.
@@ -170,6 +171,23 @@ impl Destination {
             To::Filter(writer) => Ok(writer.info()?.key_rules),
             To::Store(to) => Ok(Some(to.store.description().key_rules)),
         }
+    }
+
+    /// Fails, with the error that the first removal would get, unless it counts copies.
+    pub fn check_removals(&self) -> Result<(), Error> {
+        match &self.0 {
+            To::Filter(writer) => Ok(writer.check_removals()?),
+            To::Store(to) => Ok(to.update()?.check_removals()?),
+        }
+    }
+
+    /// Fails, with the error that the first key with a time would get, unless it forgets keys by time.
+    pub fn check_times(&self) -> Result<(), Error> {
+        match &self.0 {
+            To::Filter(writer) => writer.time_of_keys().map(drop)?,
+            To::Store(to) => to.update()?.time_of_keys().map(drop)?,
+        }
+        Ok(())
     }
 
     /// The metadata, in which the cursors of jobs are.

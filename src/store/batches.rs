@@ -25,11 +25,18 @@ impl Batches for Update {
     }
 
     fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
-        let found = self.store.description().kind;
-        if found != Kind::Counting {
-            let (path, wanted) = (self.store.path().to_owned(), Kind::Counting);
-            return Err(FilterError::Kind { path, found, wanted, op: "removing keys" }.into());
-        }
+        self.check_removals()?;
         self.take_all(keys, Deed::Remove, &|_| 0, removed).map(drop)
+    }
+}
+
+impl Update {
+    pub(crate) fn check_removals(&self) -> Result<()> {
+        let found = self.store.description().kind;
+        if found == Kind::Counting {
+            return Ok(());
+        }
+        let (path, wanted) = (self.store.path().to_owned(), Kind::Counting);
+        Err(FilterError::Kind { path, found, wanted, op: "removing keys" }.into())
     }
 }

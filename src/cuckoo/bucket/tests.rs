@@ -498,7 +498,7 @@ fn check_split_keeps_matches<W: Width>() {
         let child = if rem >> 63 == 0 { left } else { right };
         let next = Slot::<W>::fresh(local, rem << 1);
         assert!(list(child.matches(next)).contains(&lane), "{bucket:x?} {query:x?}");
-        assert_eq!(child.matches(next).0, bucket.matches(query).0, "{bucket:x?} {query:x?}");
+        assert_eq!(child.matches(next), bucket.matches(query), "{bucket:x?} {query:x?}");
     }
 }
 
