@@ -151,7 +151,7 @@ impl IntakeArgs {
         let prints = verb.prints && verb.output.is_none();
         let bar = verb.bar.clone().unwrap_or_else(|| self.bar(verb.insert.is_some(), prints));
         let options = self.options(&bar);
-        let (destination, is_done) = if paths::is_store(verb.file) {
+        let (mut destination, is_done) = if paths::is_store(verb.file) {
             self.store(verb, &of_store(options)?)?
         } else {
             self.filter(verb, filter(self.lock.apply(options)))?

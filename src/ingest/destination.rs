@@ -14,7 +14,6 @@ use super::cursor;
 use super::error::Error;
 use super::job::Job;
 use crate::store::{Change, Committed, Rejudged, Requests, Store, Token, Update, Version};
-use crate::write::InTime as _;
 use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
 /// The filter, or the update of a store, that keys are inserted into or removed from.
@@ -174,20 +173,13 @@ impl Destination {
     }
 
     /// Fails, with the error that the first removal would get, unless it counts copies.
-    pub fn check_removals(&self) -> Result<(), Error> {
-        match &self.0 {
-            To::Filter(writer) => Ok(writer.check_removals()?),
-            To::Store(to) => Ok(to.update()?.check_removals()?),
-        }
+    pub fn check_removals(&mut self) -> Result<(), Error> {
+        self.remove_each::<KeyHash>(&[], |_| {})
     }
 
     /// Fails, with the error that the first key with a time would get, unless it forgets keys by time.
-    pub fn check_times(&self) -> Result<(), Error> {
-        match &self.0 {
-            To::Filter(writer) => writer.time_of_keys().map(drop)?,
-            To::Store(to) => to.update()?.time_of_keys().map(drop)?,
-        }
-        Ok(())
+    pub fn check_times(&mut self) -> Result<(), Error> {
+        self.insert_each_at::<KeyHash>(&[], &[], |_, _| {}).map(drop)
     }
 
     /// The metadata, in which the cursors of jobs are.

@@ -25,18 +25,11 @@ impl Batches for Update {
     }
 
     fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
-        self.check_removals()?;
-        self.take_all(keys, Deed::Remove, &|_| 0, removed).map(drop)
-    }
-}
-
-impl Update {
-    pub(crate) fn check_removals(&self) -> Result<()> {
         let found = self.store.description().kind;
-        if found == Kind::Counting {
-            return Ok(());
+        if found != Kind::Counting {
+            let (path, wanted) = (self.store.path().to_owned(), Kind::Counting);
+            return Err(FilterError::Kind { path, found, wanted, op: "removing keys" }.into());
         }
-        let (path, wanted) = (self.store.path().to_owned(), Kind::Counting);
-        Err(FilterError::Kind { path, found, wanted, op: "removing keys" }.into())
+        self.take_all(keys, Deed::Remove, &|_| 0, removed).map(drop)
     }
 }

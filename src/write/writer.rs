@@ -193,7 +193,7 @@ impl Writer {
         self.change(|transaction| transaction.remove(hash))?
     }
 
-    pub(crate) fn check_removals(&self) -> Result<()> {
+    pub(super) fn check_removals(&self) -> Result<()> {
         if self.state()?.transaction.kind() == Kind::Counting { Ok(()) } else { Err(self.no_removal()) }
     }
 
