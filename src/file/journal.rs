@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 
 use zerocopy::IntoBytes;
 
-use super::overlay::PageChange;
+use super::overlay::{PageBits, indices};
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, JournalDefect, Result};
 use crate::format::frame::{
@@ -130,26 +130,27 @@ pub(crate) struct Append<'a> {
 }
 
 impl Append<'_> {
-    /// Adds a changed page; pages come in ascending order. `page` has the changes in it.
-    pub(crate) fn page(&mut self, id: PageId, change: &PageChange, page: &Page) -> Result<()> {
-        let pairs = change.len();
+    /// Adds a changed page; pages come in ascending order. `page` has the changes in it, and `sum` is its checksum.
+    pub(crate) fn page(&mut self, id: PageId, changed: &PageBits, sum: u32, page: &Page) -> Result<()> {
+        let pairs: u32 = changed.iter().map(|bits| bits.count_ones()).sum();
+        let pairs = pairs as usize;
         let whole = pairs > MOST_PAIRS;
         let count = if whole { BUCKETS_PER_PAGE as usize } else { pairs };
         let size = size_of::<RawRecord>() + 8 * count + if whole { 0 } else { indices_size(count) };
         if self.frame.len() - FRAME_HEADER + size > self.disk.frame_limit() {
             self.write(false)?;
         }
-        let record = RawRecord::new(id, change.crc, count);
+        let record = RawRecord::new(id, sum, count);
         self.frame.extend_from_slice(record.as_bytes());
         if whole {
             self.frame.extend_from_slice(page.as_bytes());
         } else {
-            for (index, _) in change.iter() {
+            for index in indices(changed) {
                 self.frame.extend_from_slice(&(index as u16).to_le_bytes());
             }
             self.pad(8);
-            for (_, word) in change.iter() {
-                self.frame.extend_from_slice(&word.to_le_bytes());
+            for index in indices(changed) {
+                self.frame.extend_from_slice(&page[index as usize].to_le_bytes());
             }
         }
         self.records += 1;

@@ -1,47 +1,55 @@
-//! The open transaction's changes: buckets that differ from the data file, by region and page.
+//! The open transaction's changes: buckets that differ from the data file, by region.
 //!
-//! Only changed buckets are kept. A page is a bitmap and the changed words in order, so that one changed
-//! bucket in a page of a huge filter costs some hundred bytes, and a page changed throughout 4 KiB.
+//! Only changed buckets are kept, in the order in which they were first changed: a change costs a bit in a bitmap, and a
+//! word at the end of a list. Of a few thousand regions, all these ends are in the cache. A region with few changes has no
+//! bitmap, so that those of a huge filter take some hundred bytes each.
 
-use rustc_hash::FxHashMap;
+use super::pages::Region;
+use crate::cuckoo::{BUCKETS_PER_REGION, BucketId, RegionId};
+use crate::format::{BUCKETS_PER_PAGE, PAGES_PER_REGION, PageId};
 
-use crate::cuckoo::{BucketId, RegionId};
-use crate::format::{BUCKETS_PER_PAGE, PAGES_PER_REGION, Page, PageId};
+/// One bit for each bucket of a page.
+pub(crate) type PageBits = [u64; BUCKETS_PER_PAGE as usize / 64];
 
-/// The words of a bitmap with one bit for each bucket of a page.
-pub(crate) const CHANGED: usize = BUCKETS_PER_PAGE as usize / 64;
+/// One bit for each bucket of a region.
+pub(crate) type RegionBits = [u64; BUCKETS_PER_REGION as usize / 64];
 
-/// All changes, by region.
+/// With more changed buckets than this, a region has a bitmap.
+const FEW: usize = 16;
+
+/// With more changed buckets than this, a region's words are kept for all buckets.
+const LISTED: usize = BUCKETS_PER_REGION as usize / 2;
+
+/// Regions whose places are allocated together.
+const TOGETHER: usize = 64;
+
+/// Places for the changes of consecutive regions.
+type Places = [Option<Box<RegionChange>>; TOGETHER];
+
+/// All changes. The place of a region is found by its number, in fewer steps than in a hash table.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
-    regions: FxHashMap<RegionId, Box<RegionChange>>,
+    places: Vec<Option<Box<Places>>>,
 }
 
 /// The changes in one region.
 #[derive(Debug, Default)]
 pub(crate) struct RegionChange {
-    pages: [Option<Box<PageChange>>; PAGES_PER_REGION as usize],
-}
-
-/// The changes in one page.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PageChange {
-    /// One bit a bucket: whether it is changed.
-    changed: [u64; CHANGED],
-    /// The changed buckets, ascending.
+    /// One bit a bucket: whether it is changed. `None` if there were [`FEW`] at most.
+    bits: Option<Box<RegionBits>>,
+    /// The changed buckets, in the order in which they were first changed. Empty if there were more than [`LISTED`].
+    buckets: Vec<u16>,
+    /// Their words; if there were more than [`LISTED`], one for each bucket of the region.
     words: Vec<u64>,
-    /// The checksum of the page with the changes in it, once sealed or replayed.
-    pub(crate) crc: u32,
-}
-
-/// A bucket's page in its region, and its index there.
-const fn in_page(bucket: BucketId) -> (u32, u32) {
-    (bucket.0 as u32 / BUCKETS_PER_PAGE, bucket.0 as u32 % BUCKETS_PER_PAGE)
+    /// The place behind the one that was changed again last. A journal often changes the same buckets again, in order.
+    next: usize,
+    /// The checksums of the pages with the changes in them, once sealed or replayed.
+    sums: Option<Box<[u32; PAGES_PER_REGION as usize]>>,
 }
 
 impl Overlay {
     pub(crate) fn is_empty(&self) -> bool {
-        self.regions.values().all(|region| region.is_empty())
+        self.ascending().next().is_none()
     }
 
     /// A bucket's word, if it is changed.
@@ -49,138 +57,240 @@ impl Overlay {
         self.region(region)?.get(bucket)
     }
 
+    #[inline]
     pub(crate) fn region(&self, id: RegionId) -> Option<&RegionChange> {
-        self.regions.get(&id).map(Box::as_ref)
+        let places = self.places.get(id.0 as usize / TOGETHER)?.as_deref()?;
+        places[id.0 as usize % TOGETHER].as_deref()
     }
 
+    #[inline]
     pub(crate) fn region_mut(&mut self, id: RegionId) -> &mut RegionChange {
-        self.regions.entry(id).or_default()
+        self.place_mut(id).get_or_insert_default()
+    }
+
+    #[inline]
+    fn place_mut(&mut self, id: RegionId) -> &mut Option<Box<RegionChange>> {
+        let (index, place) = (id.0 as usize / TOGETHER, id.0 as usize % TOGETHER);
+        if index >= self.places.len() {
+            self.lengthen(index + 1);
+        }
+        &mut self.places[index].get_or_insert_with(|| Box::new([const { None }; _]))[place]
+    }
+
+    #[cold]
+    fn lengthen(&mut self, length: usize) {
+        self.places.resize_with(length, || None);
     }
 
     /// Moves the changes into `parts` overlays, those of a region into the one that `part_of` returns.
     pub(crate) fn divide(&mut self, parts: usize, part_of: impl Fn(RegionId) -> usize) -> Vec<Self> {
         let mut divided: Vec<_> = (0..parts).map(|_| Self::default()).collect();
-        for (id, change) in self.regions.drain() {
-            divided[part_of(id)].regions.insert(id, change);
+        for (id, change) in std::mem::take(self).into_changes() {
+            *divided[part_of(id)].place_mut(id) = Some(change);
         }
         divided
     }
 
     /// Takes over the changes of another part.
     pub(crate) fn append(&mut self, part: Self) {
-        self.regions.extend(part.regions);
+        part.into_changes().for_each(|(id, change)| *self.place_mut(id) = Some(change));
     }
 
-    /// All changed pages, ascending.
-    pub(crate) fn pages(&self) -> impl Iterator<Item = (PageId, &PageChange)> {
-        let changes = self.ascending().into_iter().filter_map(|id| Some((id, self.region(id)?)));
-        changes.flat_map(|(id, region)| region.pages(id))
+    fn into_changes(self) -> impl Iterator<Item = (RegionId, Box<RegionChange>)> {
+        let groups = (0..).step_by(TOGETHER).zip(self.places);
+        let all =
+            groups.flat_map(|(first, places)| (first..).zip(places.into_iter().flat_map(|places| *places)));
+        all.filter_map(|(id, change)| Some((RegionId(id), change?)))
     }
 
-    /// The regions with changes, ascending.
-    pub(super) fn ascending(&self) -> Vec<RegionId> {
-        let changed = self.regions.iter().filter(|(_, region)| !region.is_empty());
-        let mut ids: Vec<_> = changed.map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        ids
+    /// The changes by region, ascending.
+    pub(crate) fn ascending(&self) -> impl Iterator<Item = (RegionId, &RegionChange)> {
+        let groups = (0..).step_by(TOGETHER).zip(&self.places);
+        let all =
+            groups.flat_map(|(first, places)| (first..).zip(places.iter().flat_map(|places| places.iter())));
+        let changed = all.filter_map(|(id, change)| Some((RegionId(id), change.as_deref()?)));
+        changed.filter(|(_, change)| !change.is_empty())
+    }
+
+    /// The same, to be sealed.
+    pub(super) fn ascending_mut(&mut self) -> impl Iterator<Item = (RegionId, &mut RegionChange)> {
+        let groups = (0..).step_by(TOGETHER).zip(&mut self.places);
+        let all = groups.flat_map(|(first, places)| {
+            (first..).zip(places.iter_mut().flat_map(|places| places.iter_mut()))
+        });
+        let changed = all.filter_map(|(id, change)| Some((RegionId(id), change.as_deref_mut()?)));
+        changed.filter(|(_, change)| !change.is_empty())
     }
 }
 
 impl RegionChange {
-    fn is_empty(&self) -> bool {
-        self.pages.iter().all(Option::is_none)
+    const fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Whether there is a word for each bucket.
+    const fn is_spread(&self) -> bool {
+        self.words.len() == BUCKETS_PER_REGION as usize
+    }
+
+    #[inline]
+    fn is_changed(&self, bucket: BucketId) -> bool {
+        match &self.bits {
+            Some(bits) => has(bits, bucket),
+            None => is_among(&self.buckets, bucket),
+        }
     }
 
     /// A bucket's word, if it is changed.
+    #[inline]
     pub(crate) fn get(&self, bucket: BucketId) -> Option<u64> {
-        let (page, index) = in_page(bucket);
-        self.page(page)?.get(index)
+        if self.is_changed(bucket) { self.words.get(self.place(bucket)?).copied() } else { None }
     }
 
+    /// Where the word of a changed bucket is.
+    #[cold]
+    #[inline(never)]
+    fn place(&self, bucket: BucketId) -> Option<usize> {
+        const COMPARED: usize = 32;
+        if self.is_spread() {
+            return Some(bucket.0.into());
+        }
+        let (chunks, _) = self.buckets.as_chunks::<COMPARED>();
+        let chunk = chunks.iter().position(|chunk| is_among(chunk, bucket)).unwrap_or(chunks.len());
+        let place = self.buckets.get(chunk * COMPARED..)?.iter().position(|other| *other == bucket.0)?;
+        Some(chunk * COMPARED + place)
+    }
+
+    #[inline]
     pub(crate) fn set(&mut self, bucket: BucketId, word: u64) {
-        let (page, index) = in_page(bucket);
-        self.page_mut(page).set(index, word);
+        match &mut self.bits {
+            Some(bits) if !has(bits, bucket) && self.words.len() < LISTED => {
+                mark(bits, bucket);
+                self.buckets.push(bucket.0);
+                self.words.push(word);
+            }
+            _ => self.set_otherwise(bucket, word),
+        }
     }
 
-    pub(crate) fn page(&self, page: u32) -> Option<&PageChange> {
-        self.pages[page as usize].as_deref()
+    /// Changes a bucket that is changed already, or one of few, or one more than are listed.
+    #[inline(never)]
+    fn set_otherwise(&mut self, bucket: BucketId, word: u64) {
+        if self.is_changed(bucket) {
+            let next = Some(self.next).filter(|next| self.buckets.get(*next) == Some(&bucket.0));
+            let Some(place) = next.or_else(|| self.place(bucket)) else { return };
+            if let Some(old) = self.words.get_mut(place) {
+                *old = word;
+            }
+            self.next = place + 1;
+            return;
+        }
+        if self.words.len() == FEW {
+            self.bits = Some(Box::new(self.changed()));
+        }
+        if self.words.len() == LISTED {
+            self.spread();
+        }
+        if let Some(bits) = &mut self.bits {
+            mark(bits, bucket);
+        }
+        if self.is_spread() {
+            self.words[usize::from(bucket.0)] = word;
+        } else {
+            self.buckets.push(bucket.0);
+            self.words.push(word);
+        }
     }
 
-    pub(crate) fn page_mut(&mut self, page: u32) -> &mut PageChange {
-        self.pages[page as usize].get_or_insert_default()
+    /// Makes room for a word for each bucket.
+    #[cold]
+    fn spread(&mut self) {
+        let mut words = vec![0; BUCKETS_PER_REGION as usize];
+        self.words().for_each(|(bucket, word)| words[usize::from(bucket.0)] = word);
+        (self.buckets, self.words) = (Vec::new(), words);
     }
 
-    /// The changed pages of region `id`, ascending.
-    pub(super) fn pages(&self, id: RegionId) -> impl Iterator<Item = (PageId, &PageChange)> {
-        let numbered = (0u32..).zip(&self.pages);
-        numbered.filter_map(move |(page, change)| Some((PageId::new(id, page), change.as_deref()?)))
+    /// One bit for each bucket: whether it is changed.
+    pub(crate) fn changed(&self) -> RegionBits {
+        if let Some(bits) = &self.bits {
+            return **bits;
+        }
+        let mut bits = [0; _];
+        self.buckets.iter().for_each(|bucket| mark(&mut bits, BucketId(*bucket)));
+        bits
     }
 
-    pub(super) fn pages_mut(&mut self, id: RegionId) -> impl Iterator<Item = (PageId, &mut PageChange)> {
-        let numbered = (0u32..).zip(&mut self.pages);
-        numbered.filter_map(move |(page, change)| Some((PageId::new(id, page), change.as_deref_mut()?)))
+    /// The checksum of a page with the changes in it.
+    pub(crate) fn sum(&self, page: u32) -> u32 {
+        self.sums.as_ref().map_or(0, |sums| sums[page as usize])
+    }
+
+    pub(super) fn set_sum(&mut self, page: u32, sum: u32) {
+        self.sums.get_or_insert_default()[page as usize] = sum;
+    }
+
+    /// Takes the buckets with these bits from `region`, and drops all others.
+    pub(crate) fn replace(&mut self, changed: &RegionBits, region: &Region) {
+        self.bits = Some(Box::new(*changed));
+        self.buckets.clear();
+        self.words.clear();
+        let count: u32 = changed.iter().map(|bits| bits.count_ones()).sum();
+        if count as usize > LISTED {
+            self.words.extend_from_slice(region);
+            return;
+        }
+        self.buckets.reserve(count as usize);
+        self.words.reserve(count as usize);
+        for index in indices(changed) {
+            self.buckets.push(index as u16);
+            self.words.push(region[index as usize]);
+        }
+    }
+
+    /// The changed buckets with their words, in any order.
+    pub(crate) fn words(&self) -> impl Iterator<Item = (BucketId, u64)> {
+        let bits: &[u64] = match &self.bits {
+            Some(bits) if self.is_spread() => &**bits,
+            _ => &[],
+        };
+        let spread = indices(bits).filter_map(|index| Some((index as u16, *self.words.get(index as usize)?)));
+        let listed = self.buckets.iter().copied().zip(self.words.iter().copied());
+        listed.chain(spread).map(|(bucket, word)| (BucketId(bucket), word))
+    }
+
+    pub(crate) fn apply_to(&self, region: &mut Region) {
+        self.words().for_each(|(bucket, word)| region[usize::from(bucket.0)] = word);
     }
 }
 
-impl PageChange {
-    /// The position in `words` of the word of `index`, or the one at which it would have to be inserted.
-    fn rank(&self, index: u32) -> usize {
-        let (word, bit) = (index as usize / 64, index % 64);
-        let before: u32 = self.changed[..word].iter().map(|bits| bits.count_ones()).sum();
-        (before + (self.changed[word] & ((1 << bit) - 1)).count_ones()) as usize
-    }
+/// Compares all, without a branch for each.
+fn is_among(buckets: &[u16], bucket: BucketId) -> bool {
+    buckets.iter().fold(0, |any, other| any | u16::from(*other == bucket.0)) != 0
+}
 
-    fn is_changed(&self, index: u32) -> bool {
-        self.changed[index as usize / 64] >> (index % 64) & 1 != 0
-    }
+fn has(bits: &RegionBits, bucket: BucketId) -> bool {
+    let word = bits.get(usize::from(bucket.0) / 64);
+    word.is_some_and(|word| word >> (bucket.0 % 64) & 1 != 0)
+}
 
-    pub(super) fn get(&self, index: u32) -> Option<u64> {
-        if self.is_changed(index) { self.words.get(self.rank(index)).copied() } else { None }
+fn mark(bits: &mut RegionBits, bucket: BucketId) {
+    if let Some(word) = bits.get_mut(usize::from(bucket.0) / 64) {
+        *word |= 1 << (bucket.0 % 64);
     }
+}
 
-    pub(crate) fn set(&mut self, index: u32, word: u64) {
-        let rank = self.rank(index);
-        if self.is_changed(index) {
-            self.words[rank] = word;
-        } else {
-            self.changed[index as usize / 64] |= 1 << (index % 64);
-            self.words.insert(rank, word);
-        }
-    }
-
-    /// Buckets changed.
-    pub(crate) fn len(&self) -> usize {
-        self.words.len()
-    }
-
-    /// One bit a bucket: whether it is changed.
-    pub(crate) const fn changed(&self) -> &[u64; CHANGED] {
-        &self.changed
-    }
-
-    /// Takes the buckets with these bits from `page`, and drops all others.
-    pub(crate) fn replace(&mut self, changed: &[u64; CHANGED], page: &Page) {
-        self.changed = *changed;
-        self.words.clear();
-        let count: u32 = changed.iter().map(|bits| bits.count_ones()).sum();
-        self.words.reserve(count as usize);
-        self.words.extend(indices(changed).map(|index| page[index as usize]));
-    }
-
-    /// The changed buckets, ascending, with their index in the page.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, u64)> {
-        indices(&self.changed).zip(self.words.iter().copied())
-    }
-
-    pub(crate) fn apply_to(&self, page: &mut Page) {
-        for (index, word) in self.iter() {
-            page[index as usize] = word;
-        }
-    }
+/// The pages of region `id` with a bit that is set, ascending.
+pub(crate) fn changed_pages(id: RegionId, changed: &RegionBits) -> Vec<PageId> {
+    let (pages, _) = changed.as_chunks();
+    let numbered = (0..PAGES_PER_REGION).zip(pages);
+    numbered
+        .filter(|(_, bits)| **bits != PageBits::default())
+        .map(|(page, _)| PageId::new(id, page))
+        .collect()
 }
 
 /// The numbers of the bits that are set, ascending.
-fn indices(changed: &[u64; CHANGED]) -> impl Iterator<Item = u32> {
+pub(super) fn indices(changed: &[u64]) -> impl Iterator<Item = u32> {
     (0..).step_by(64).zip(changed).flat_map(|(base, bits)| {
         let rest = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
         let words = std::iter::successors(Some(*bits).filter(|bits| *bits != 0), rest);
@@ -192,35 +302,81 @@ fn indices(changed: &[u64; CHANGED]) -> impl Iterator<Item = u32> {
 mod tests {
     use super::*;
 
+    /// What was last set, by a model.
+    fn check(change: &RegionChange, model: &[Option<u64>; BUCKETS_PER_REGION as usize]) {
+        let mut region = [u64::MAX; BUCKETS_PER_REGION as usize];
+        change.apply_to(&mut region);
+        for (bucket, expected) in (0..).zip(model) {
+            assert_eq!(change.get(BucketId(bucket)), *expected);
+            assert_eq!(region[usize::from(bucket)], expected.unwrap_or(u64::MAX));
+        }
+        let changed = (0..).zip(model).filter_map(|(bucket, word)| word.map(|_| bucket));
+        assert!(indices(&change.changed()).eq(changed));
+        let pages = (0..PAGES_PER_REGION).filter(|page| {
+            let first = (page * BUCKETS_PER_PAGE) as usize;
+            model[first..first + BUCKETS_PER_PAGE as usize].iter().any(Option::is_some)
+        });
+        let pages = pages.map(|page| PageId::new(RegionId(3), page));
+        assert!(changed_pages(RegionId(3), &change.changed()).into_iter().eq(pages));
+    }
+
     #[test]
-    fn a_page_gives_back_what_was_last_set() {
-        let mut change = PageChange::default();
-        let mut model = [None; BUCKETS_PER_PAGE as usize];
+    fn a_region_gives_back_what_was_last_set() {
+        let mut change = RegionChange::default();
+        let mut model = [None; BUCKETS_PER_REGION as usize];
         let mut state = 1u64;
-        for step in 0..3000 {
+        let mut checks = [0; 3];
+        for step in 0..30_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let index = (state >> 33) as u32 % BUCKETS_PER_PAGE;
-            change.set(index, step);
-            model[index as usize] = Some(step);
+            // At first in a few pages; later everywhere; at last in order, as in a journal that is replayed.
+            let bucket = match step {
+                ..5_000 => (state >> 33) % 3_000 + 1_000,
+                ..20_000 => (state >> 33) % u64::from(BUCKETS_PER_REGION),
+                _ => step % u64::from(BUCKETS_PER_REGION),
+            };
+            change.set(BucketId(bucket as u16), step);
+            model[bucket as usize] = Some(step);
+            if step < 50 || step % 1_000 == 0 {
+                check(&change, &model);
+                checks[usize::from(change.bits.is_some()) + usize::from(change.is_spread())] += 1;
+            }
         }
-        let mut page = [u64::MAX; BUCKETS_PER_PAGE as usize];
-        change.apply_to(&mut page);
-        for (index, expected) in (0..).zip(model) {
-            assert_eq!(change.get(index), expected);
-            assert_eq!(page[index as usize], expected.unwrap_or(u64::MAX));
+        assert!(checks.into_iter().all(|count| count > 5), "{checks:?}");
+        check(&change, &model);
+    }
+
+    #[test]
+    fn the_changes_of_a_batch_replace_all_others() {
+        for (each, spread) in [(2, true), (3, false), (8191, false)] {
+            let mut change = RegionChange::default();
+            (0..5_000).for_each(|bucket| change.set(BucketId(bucket), 1));
+            let mut model = [None; BUCKETS_PER_REGION as usize];
+            let (mut bits, mut region) = ([0; _], [7; BUCKETS_PER_REGION as usize]);
+            for bucket in (0..BUCKETS_PER_REGION as usize).step_by(each).chain([8_191]) {
+                let word = 100 + bucket as u64;
+                bits[bucket / 64] |= 1 << (bucket % 64);
+                (region[bucket], model[bucket]) = (word, Some(word));
+            }
+            change.replace(&bits, &region);
+            assert_eq!(change.is_spread(), spread);
+            check(&change, &model);
+            for bucket in [8_191, 4, 3, 5, 4] {
+                change.set(BucketId(bucket), 9);
+                model[usize::from(bucket)] = Some(9);
+            }
+            check(&change, &model);
         }
-        assert_eq!(change.len(), model.iter().flatten().count());
-        assert!(change.iter().map(|(index, word)| (index, Some(word))).all(|(i, w)| model[i as usize] == w));
     }
 
     #[test]
     fn regions_come_in_order_and_untouched_ones_not_at_all() {
         let mut overlay = Overlay::default();
         for id in [9, 2, 5].map(RegionId) {
-            overlay.region_mut(id).page_mut(3).set(1, 1);
+            overlay.region_mut(id).set(BucketId(1), 1);
         }
         overlay.region_mut(RegionId(7));
-        assert_eq!(overlay.ascending(), [2, 5, 9].map(RegionId));
+        let words = overlay.ascending().flat_map(|(id, change)| change.words().map(move |word| (id.0, word)));
+        assert!(words.eq([2, 5, 9].map(|id| (id, (BucketId(1), 1)))));
         assert!(!overlay.is_empty() && Overlay::default().is_empty());
     }
 }

@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 use super::journal::Journal;
 use super::live::{Live, LiveCopy, LiveHead, LiveRead};
 use super::medium::Medium;
-use super::overlay::{Overlay, RegionChange};
+use super::overlay::{Overlay, PageBits, RegionChange, changed_pages};
 use super::pages::{Pages, Region};
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
@@ -33,6 +33,12 @@ use crate::system::{Disk, Files, Map, Presence, random};
 
 /// With this many changed pages in a region, one write from the first to the last is cheaper than one each.
 const PAGES_WORTH_ONE_WRITE: usize = 4;
+
+/// A page in the words of its region.
+fn page_mut(words: &mut Region, id: PageId) -> &mut Page {
+    let (pages, _) = words.as_chunks_mut();
+    &mut pages[id.in_region() as usize]
+}
 
 /// The raw superblocks of an open file.
 pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<RawSuperblocks> {
@@ -193,9 +199,9 @@ impl PublishedFile {
         let (pages, _) = into.as_chunks_mut();
         for (number, page) in (0..PAGES_PER_REGION).zip(pages) {
             self.pages.read_verified(PageId::new(region, number), page)?;
-            if let Some(change) = changes.and_then(|changes| changes.page(number)) {
-                change.apply_to(page);
-            }
+        }
+        if let Some(changes) = changes {
+            changes.apply_to(into);
         }
         Ok(())
     }
@@ -204,15 +210,20 @@ impl PublishedFile {
     pub(crate) fn seal(
         &self,
         overlay: &mut Overlay,
-        mut each: impl FnMut(PageId, &super::overlay::PageChange, &Page) -> Result<()>,
+        mut each: impl FnMut(PageId, &PageBits, u32, &Page) -> Result<()>,
     ) -> Result<()> {
-        let mut page = [0; BUCKETS_PER_PAGE as usize];
-        for region in overlay.ascending() {
-            for (id, change) in overlay.region_mut(region).pages_mut(region) {
-                self.pages.read(id, &mut page);
-                change.apply_to(&mut page);
-                change.crc = self.pages.sealer.crc(id, &page);
-                each(id, change, &page)?;
+        let mut words: Region = [0; _];
+        for (region, change) in overlay.ascending_mut() {
+            let bits = change.changed();
+            let changed = changed_pages(region, &bits);
+            changed.iter().for_each(|id| self.pages.read(*id, page_mut(&mut words, *id)));
+            change.apply_to(&mut words);
+            let (bits, _) = bits.as_chunks();
+            for id in changed {
+                let page = page_mut(&mut words, id);
+                let sum = self.pages.sealer.crc(id, page);
+                change.set_sum(id.in_region(), sum);
+                each(id, &bits[id.in_region() as usize], sum, page)?;
             }
         }
         Ok(())
@@ -220,42 +231,55 @@ impl PublishedFile {
 
     /// Reserves the live-area space that applying an overlay needs; fails on a full disk.
     pub(crate) fn reserve(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
-        self.live.reserve(overlay.ascending(), copy)
+        self.live.reserve(overlay.ascending().map(|(region, _)| region), copy)
     }
 
     /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
     pub(crate) fn apply(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
-        self.live.apply(overlay.ascending(), copy, |region| self.write_region(region, overlay.region(region)))
+        let regions = overlay.ascending().map(|(region, _)| region);
+        let mut words = [0; _];
+        self.live.apply(regions, copy, |region| match overlay.region(region) {
+            Some(change) => self.write_region(region, change, &mut words),
+            None => Ok(()),
+        })
     }
 
-    /// Writes the changed pages of a region and their checksums.
-    pub(super) fn write_region(&self, region: RegionId, change: Option<&RegionChange>) -> Result<()> {
-        let Some(change) = change else { return Ok(()) };
-        let changed: Vec<PageId> = change.pages(region).map(|(id, _)| id).collect();
+    /// Writes the changed pages of a region and their checksums. `words` is memory for it.
+    pub(super) fn write_region(
+        &self,
+        region: RegionId,
+        change: &RegionChange,
+        words: &mut Region,
+    ) -> Result<()> {
+        let changed = changed_pages(region, &change.changed());
         let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return Ok(()) };
-        if changed.len() >= PAGES_WORTH_ONE_WRITE {
-            return self.write_pages(change, *first, *last);
+        let mut sums = [0; PAGES_PER_REGION as usize];
+        let mut read =
+            |id: PageId| sums[id.in_region() as usize] = self.pages.read_with_sum(id, page_mut(words, id));
+        // If there are many, also those between them, which are written as they are.
+        let together = changed.len() >= PAGES_WORTH_ONE_WRITE;
+        if together {
+            (first.0..=last.0).map(PageId).for_each(&mut read);
+        } else {
+            changed.iter().copied().for_each(&mut read);
         }
-        changed.iter().try_for_each(|id| self.write_pages(change, *id, *id))
+        change.apply_to(words);
+        for number in changed.iter().map(|id| id.in_region()) {
+            sums[number as usize] = change.sum(number);
+        }
+        let write = |first: PageId, last: PageId| self.write_pages(words, &sums, first, last);
+        if together { write(*first, *last) } else { changed.iter().try_for_each(|id| write(*id, *id)) }
     }
 
-    /// Writes the pages from `first` to `last`, all of one region; those unchanged are written as they are.
-    fn write_pages(&self, change: &RegionChange, first: PageId, last: PageId) -> Result<()> {
+    /// Writes the pages from `first` to `last`, all of one region, and their checksums.
+    fn write_pages(&self, words: &Region, sums: &[u32], first: PageId, last: PageId) -> Result<()> {
         let path = &self.files.data;
-        let mut pages = [[0; BUCKETS_PER_PAGE as usize]; PAGES_PER_REGION as usize];
-        let mut sums = [0; PAGES_PER_REGION as usize];
-        let count = (last.0 - first.0 + 1) as usize;
-        for ((id, page), sum) in (first.0..=last.0).map(PageId).zip(&mut pages).zip(&mut sums) {
-            *sum = self.pages.read_with_sum(id, page);
-            if let Some(change) = change.page(id.in_region()) {
-                change.apply_to(page);
-                *sum = change.crc;
-            }
-        }
+        let range = first.in_region() as usize..last.in_region() as usize + 1;
+        let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
         let data = 8 * self.pages.addresses.word_of(first) as u64;
-        self.disk.write_at(&self.file, pages[..count].as_bytes(), data).at(path, "write")?;
+        self.disk.write_at(&self.file, pages[range.clone()].as_bytes(), data).at(path, "write")?;
         let sums_at = 4 * self.pages.addresses.sum_of(first) as u64;
-        self.disk.write_at(&self.file, sums[..count].as_bytes(), sums_at).at(path, "write")
+        self.disk.write_at(&self.file, sums[range].as_bytes(), sums_at).at(path, "write")
     }
 
     /// Makes everything applied so far part of the file itself, and empties the journal.

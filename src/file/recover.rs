@@ -20,10 +20,10 @@ use super::journal::{Content, FrameAt, Journal, Scan};
 use super::live::LiveCopy;
 use super::overlay::Overlay;
 use super::published::PublishedFile;
-use crate::cuckoo::Counts;
+use crate::cuckoo::{BucketId, Counts};
 use crate::error::{Error, IoContext, JournalDefect, Result};
 use crate::events;
-use crate::format::{Identity, Metadata, Superblock, check_counts};
+use crate::format::{BUCKETS_PER_PAGE, Identity, Metadata, Superblock, check_counts};
 use crate::system::Rights;
 
 /// How a journal's header relates to the superblock.
@@ -166,10 +166,10 @@ impl Redo {
             if record.page.0 >= identity.geometry.pages() {
                 return None;
             }
-            let change = self.overlay.region_mut(record.page.region()).page_mut(record.page.in_region());
-            change.crc = record.crc;
+            let (change, page) = (self.overlay.region_mut(record.page.region()), record.page.in_region());
+            change.set_sum(page, record.crc);
             for (index, word) in record.words() {
-                change.set(index, word);
+                change.set(BucketId((page * BUCKETS_PER_PAGE + index) as u16), word);
             }
         }
         if let Some(commit) = content.commit {
@@ -226,9 +226,10 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
 /// If page and checksum do not match then, the page was damaged outside of those words. It stays damaged, its first use
 /// finds that, and recovery goes on.
 fn redo_pages(published: &PublishedFile, overlay: &Overlay) -> Result<()> {
-    overlay.ascending().into_iter().try_for_each(|region| {
+    let mut words = [0; _];
+    overlay.ascending().try_for_each(|(region, change)| {
         published.make_readable(region)?;
-        published.write_region(region, overlay.region(region))
+        published.write_region(region, change, &mut words)
     })
 }
 

@@ -16,8 +16,8 @@ use super::patience::Patience;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId, Width};
 use crate::error::{Error, Expected, IoContext, Result};
 use crate::file::{
-    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, journal, judge, live,
-    needs_no_sync, open_reader,
+    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, changed_pages, journal, judge,
+    live, needs_no_sync, open_reader,
 };
 use crate::format::{
     BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, LIVE_NOW, Metadata, PageId, Superblock, check_counts,
@@ -205,18 +205,19 @@ impl View {
         let geometry = self.superblock.identity.geometry;
         let memory = MapMut::private(file, geometry.file_length()).at(&files.data, "map")?;
         let (mut page, addresses) = ([0; BUCKETS_PER_PAGE as usize], self.pages.addresses);
-        let changed = redo.overlay.pages().map(|(id, _)| id).collect();
         let medium = Medium { file, disk: &*options.disk, geometry };
-        for (id, change) in redo.overlay.pages() {
-            if medium.page(id, &mut page).is_none() {
-                return Err(self.pages.damaged(id));
+        let mut changed = Vec::new();
+        for (region, change) in redo.overlay.ascending() {
+            for id in changed_pages(region, &change.changed()) {
+                changed.push(id);
+                if medium.page(id, &mut page).is_none() {
+                    return Err(self.pages.damaged(id));
+                }
+                memory.set_half(addresses.sum_of(id), change.sum(id.in_region()));
             }
-            memory.copy(addresses.word_of(id), &mut page);
-            change.apply_to(&mut page);
-            for (index, word) in (addresses.word_of(id)..).zip(page) {
-                memory.set_word(index, word);
+            for (bucket, word) in change.words() {
+                memory.set_word(addresses.bucket(region, bucket.0), word);
             }
-            memory.set_half(addresses.sum_of(id), change.crc);
         }
         live::set_now(&memory, redo.live_copy(&files.data)?.counts.epoch);
         let memory = Map::of_memory(memory, geometry).at(&files.data, "map")?;

@@ -186,7 +186,7 @@ impl WriterState {
         published.reserve(overlay, &copy).map_err(CommitFailure::Clean)?;
         let mut append = journal.begin(files, &*disk, next.commit);
         let appended = published
-            .seal(overlay, |id, change, page| append.page(id, change, page))
+            .seal(overlay, |id, changed, sum, page| append.page(id, changed, sum, page))
             .and_then(|()| append.finish(&next.counts, metadata_changed.then_some(&copy.metadata)));
         let unknown = Error::unknown(&files.data, next.commit);
         if let Err(error) = appended {

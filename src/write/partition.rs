@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use super::scratch::Scratch;
+use super::shadow::CHANGES_A_PAGE;
 use super::target::Target;
 use crate::cuckoo::region::Tried;
 use crate::cuckoo::{
@@ -15,7 +16,7 @@ use crate::cuckoo::{
 };
 use crate::error::Result;
 use crate::file::Overlay;
-use crate::format::Geometry;
+use crate::format::{Geometry, PAGES_PER_REGION};
 use crate::system::on_threads;
 
 /// Keys between prefetch and insert.
@@ -23,9 +24,9 @@ const AHEAD: usize = 16;
 /// With at least this many keys for a region of a published file, unpacking the region first is cheaper than finding
 /// each changed bucket.
 const KEYS_WORTH_UNPACKING: usize = 200;
-/// The number of single changes that cost as much as unpacking a region and packing it again. Three batches that unpack
-/// every region cost as much as a copy of the file (`shadow.rs`).
-const UNPACKED: usize = 27;
+/// The changes as which it counts to unpack a region and pack it again: three batches that do so with every region cost as
+/// much as a copy of the file.
+const UNPACKED: usize = (CHANGES_A_PAGE * PAGES_PER_REGION as usize).div_ceil(3);
 /// With fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
 /// Keys that are hashed by one call.

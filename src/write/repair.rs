@@ -4,7 +4,7 @@
 //! universal: it matches every query. Lookups that touch the page answer "present", so there are still no false
 //! negatives, at the price of a higher false-positive rate. `format-spec/README.md`, section 9.
 
-use crate::cuckoo::{Bucket, Counts, SlotsPerBucket, with_any_width, with_width};
+use crate::cuckoo::{Bucket, BucketId, Counts, SlotsPerBucket, with_any_width, with_width};
 use crate::error::Result;
 use crate::file::{Overlay, PublishedFile};
 use crate::format::{BUCKETS_PER_PAGE, DamagedPage, Identity, PageId, tally};
@@ -62,7 +62,8 @@ pub(super) fn find_damage(
 pub(super) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
     let universal = with_width!(slots, W => Bucket::<W>::QUARANTINED.0);
     for id in pages.iter().map(|page| PageId(page.page)) {
-        let change = overlay.region_mut(id.region()).page_mut(id.in_region());
-        (0..BUCKETS_PER_PAGE).for_each(|index| change.set(index, universal));
+        let (change, first) = (overlay.region_mut(id.region()), id.in_region() * BUCKETS_PER_PAGE);
+        let buckets = first..first + BUCKETS_PER_PAGE;
+        buckets.for_each(|bucket| change.set(BucketId(bucket as u16), universal));
     }
 }

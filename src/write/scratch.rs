@@ -4,13 +4,12 @@ use std::convert::Infallible;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::error::Result;
-use crate::file::{CHANGED, PublishedFile, RegionChange};
-use crate::format::BUCKETS_PER_PAGE;
+use crate::file::{PublishedFile, RegionBits, RegionChange};
 
 pub(super) struct Scratch {
     words: Box<[u64; BUCKETS_PER_REGION as usize]>,
     /// One bit a bucket: whether it differs from the file.
-    changed: [u64; BUCKETS_PER_REGION as usize / 64],
+    changed: RegionBits,
 }
 
 impl Scratch {
@@ -26,22 +25,13 @@ impl Scratch {
         change: &RegionChange,
     ) -> Result<()> {
         published.read_region(region, Some(change), &mut self.words)?;
-        let (pages, _) = self.changed.as_chunks_mut();
-        for (number, page) in (0..).zip(pages) {
-            *page = change.page(number).map_or([0; CHANGED], |page| *page.changed());
-        }
+        self.changed = change.changed();
         Ok(())
     }
 
     /// Puts the changes back into `change`.
     pub(super) fn pack(&self, change: &mut RegionChange) {
-        let (words, _) = self.words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
-        let (changed, _) = self.changed.as_chunks::<CHANGED>();
-        for (number, (changed, words)) in (0..).zip(changed.iter().zip(words)) {
-            if changed.iter().any(|bits| *bits != 0) {
-                change.page_mut(number).replace(changed, words);
-            }
-        }
+        change.replace(&self.changed, &self.words);
     }
 }
 

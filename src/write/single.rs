@@ -5,7 +5,6 @@
 //! to `transaction.rs`; each width has a function of its own, as values of the others would take registers; and changes
 //! of a published file that are not made in a copy have another one, as what may allocate takes registers too.
 
-use super::pending::Direct;
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
 use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_any_width};
@@ -32,23 +31,15 @@ macro_rules! in_place {
     };
 }
 
-/// The same beside a published file. `None` if its pages may not be intact.
+/// The same beside a published file. `None` if its pages may not be intact, or a copy was just made.
 macro_rules! beside {
     ($work:expr, $region:expr, $buckets:ident => $change:expr) => {
         match $work {
-            Work::Published(published, pending) => match pending.direct(published, $region) {
-                Some(Direct::InOverlay(mut region)) => {
-                    let $buckets = &mut region;
-                    let Ok(outcome) = $change;
-                    Some(outcome)
-                }
-                Some(Direct::InShadow(mut region)) => {
-                    let $buckets = &mut region;
-                    let Ok(outcome) = $change;
-                    Some(outcome)
-                }
-                None => None,
-            },
+            Work::Published(published, pending) => pending.beside(published, $region).map(|mut region| {
+                let $buckets = &mut region;
+                let Ok(outcome) = $change;
+                outcome
+            }),
             Work::Unpublished(..) => None,
         }
     };

@@ -104,14 +104,13 @@ impl Written {
                 append.write(false).unwrap();
             }
             for (page, words) in frame {
-                let mut change = PageChange::default();
-                change.crc = crc_of(*page);
+                let mut changed = PageBits::default();
                 let mut whole = [0; BUCKETS_PER_PAGE as usize];
                 for (index, word) in words {
-                    change.set(*index, *word);
+                    changed[*index as usize / 64] |= 1 << (index % 64);
                     whole[*index as usize] = *word;
                 }
-                append.page(PageId(*page), &change, &whole).unwrap();
+                append.page(PageId(*page), &changed, crc_of(*page), &whole).unwrap();
             }
         }
         append.finish(&counts_of(commit), transaction.metadata.as_deref()).unwrap();

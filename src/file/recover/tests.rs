@@ -9,7 +9,7 @@ use super::*;
 use crate::cuckoo::Kind;
 use crate::error::Expected;
 use crate::file::journal::scan::Broken;
-use crate::file::overlay::PageChange;
+use crate::file::overlay::changed_pages;
 use crate::format::frame::Header;
 use crate::format::tests::{superblock, table};
 use crate::format::{Identity, PageId};
@@ -144,10 +144,9 @@ fn redo(page: u64, counts: Counts, metadata: Option<&[u8]>) -> Result<Redo> {
     let model = Rights::of(&std::fs::File::open(dir.path()).unwrap()).unwrap();
     let mut journal = Journal::create(&files, &SystemDisk, &model, header).unwrap();
     let mut append = journal.begin(&files, &SystemDisk, superblock.commit + 1);
-    let mut change = PageChange::default();
-    change.crc = 99;
-    change.set(5, 0x77);
-    append.page(PageId(page), &change, &[0; 512]).unwrap();
+    let mut words = [0; 512];
+    words[5] = 0x77;
+    append.page(PageId(page), &[1 << 5, 0, 0, 0, 0, 0, 0, 0], 99, &words).unwrap();
     append.finish(&counts, metadata).unwrap();
     let file = journal::open(&files, false).unwrap().unwrap();
     let scan = journal::scan(&file, &files.journal, header.salt, header.base).unwrap();
@@ -162,9 +161,12 @@ fn a_transaction_is_redone_with_its_counters_and_metadata() {
     let redo = redo(pages - 1, counts, Some(b"\x01\0\0\0\x01\0\0\0kv")).unwrap();
     assert_eq!((redo.commit, redo.counts), (superblock().commit + 1, counts));
     assert_eq!(redo.metadata.get("k"), Some(&b"v"[..]));
-    let changed: Vec<_> =
-        redo.overlay.pages().map(|(id, change)| (id.0, change.crc, change.get(5))).collect();
-    assert_eq!(changed, [(pages - 1, 99, Some(0x77))]);
+    let mut changed = redo.overlay.ascending();
+    let (region, change) = changed.next().unwrap();
+    assert_eq!(changed_pages(region, &change.changed()), [PageId(pages - 1)]);
+    assert_eq!(change.sum(15), 99);
+    assert!(change.words().eq([(BucketId(15 * 512 + 5), 0x77)]));
+    assert!(changed.next().is_none());
     assert_eq!(self::redo(0, counts, None).unwrap().metadata, superblock().metadata);
 }
 
