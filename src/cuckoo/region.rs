@@ -509,7 +509,11 @@ fn remove_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Taken<W
         let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
         Some((id, bucket, index, group))
     });
-    let (id, bucket, index, group) = longest.into_iter().flatten().min_by_key(|(.., group)| group.order())?;
+    let (id, bucket, index, group) = match longest {
+        [Some(first), Some(second)] if second.3.order() < first.3.order() => second,
+        [Some(first), _] => first,
+        [None, second] => second?,
+    };
     if bucket.is_saturated() {
         return Some((None, Removed::Nothing));
     }

@@ -112,6 +112,7 @@ impl Reader {
     }
 
     /// The hash of a key in a view; [`Error::Replaced`] for a hash of another seed.
+    #[inline]
     fn hash_in<K: Key>(&self, view: &View, key: &K) -> Result<KeyHash> {
         if K::HASHED {
             self.check_hasher(view)?;

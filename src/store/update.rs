@@ -273,10 +273,12 @@ impl Update {
 
 /// The hashes of a shard from all parts, in the order of their keys, and the indices of these.
 fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
-    let hashes = parts.iter().flat_map(|(_, part)| part.hashes_of(shard).iter().copied());
-    let indices =
-        parts.iter().flat_map(|(start, part)| part.indices_of(shard).iter().map(move |index| start + index));
-    (hashes.collect(), indices.collect())
+    let (mut hashes, mut indices) = (Vec::new(), Vec::new());
+    for (start, part) in parts {
+        hashes.extend_from_slice(part.hashes_of(shard));
+        indices.extend(part.indices_of(shard).iter().map(|index| start + index));
+    }
+    (hashes, indices)
 }
 
 impl Store {
