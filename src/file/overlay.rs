@@ -35,7 +35,7 @@ pub(crate) struct Overlay {
 /// The changes in one region.
 #[derive(Debug, Default)]
 pub(crate) struct RegionChange {
-    /// One bit a bucket: whether it is changed. `None` if there were [`FEW`] at most.
+    /// One bit a bucket: whether it is changed. Where it is `None`, at most [`FEW`] are.
     bits: Option<Box<RegionBits>>,
     /// The changed buckets, in the order in which they were first changed. Empty if there were more than [`LISTED`].
     buckets: Vec<u16>,
@@ -97,30 +97,34 @@ impl Overlay {
     }
 
     fn into_changes(self) -> impl Iterator<Item = (RegionId, Box<RegionChange>)> {
-        let groups = (0..).step_by(TOGETHER).zip(self.places);
-        let all =
-            groups.flat_map(|(first, places)| (first..).zip(places.into_iter().flat_map(|places| *places)));
-        all.filter_map(|(id, change)| Some((RegionId(id), change?)))
+        self.places.into_iter().enumerate().flat_map(|(index, places)| {
+            let all = places.into_iter().flat_map(|places| *places).enumerate();
+            all.filter_map(move |(place, change)| Some((number(index, place), change?)))
+        })
     }
 
     /// The changes by region, ascending.
     pub(crate) fn ascending(&self) -> impl Iterator<Item = (RegionId, &RegionChange)> {
-        let groups = (0..).step_by(TOGETHER).zip(&self.places);
-        let all =
-            groups.flat_map(|(first, places)| (first..).zip(places.iter().flat_map(|places| places.iter())));
-        let changed = all.filter_map(|(id, change)| Some((RegionId(id), change.as_deref()?)));
-        changed.filter(|(_, change)| !change.is_empty())
+        let changes = self.places.iter().enumerate().flat_map(|(index, places)| {
+            let all = places.iter().flat_map(|places| places.iter()).enumerate();
+            all.filter_map(move |(place, change)| Some((number(index, place), change.as_deref()?)))
+        });
+        changes.filter(|(_, change)| !change.is_empty())
     }
 
     /// The same, to be sealed.
     pub(super) fn ascending_mut(&mut self) -> impl Iterator<Item = (RegionId, &mut RegionChange)> {
-        let groups = (0..).step_by(TOGETHER).zip(&mut self.places);
-        let all = groups.flat_map(|(first, places)| {
-            (first..).zip(places.iter_mut().flat_map(|places| places.iter_mut()))
+        let changes = self.places.iter_mut().enumerate().flat_map(|(index, places)| {
+            let all = places.iter_mut().flat_map(|places| places.iter_mut()).enumerate();
+            all.filter_map(move |(place, change)| Some((number(index, place), change.as_deref_mut()?)))
         });
-        let changed = all.filter_map(|(id, change)| Some((RegionId(id), change.as_deref_mut()?)));
-        changed.filter(|(_, change)| !change.is_empty())
+        changes.filter(|(_, change)| !change.is_empty())
     }
+}
+
+/// The region whose place this is.
+const fn number(index: usize, place: usize) -> RegionId {
+    RegionId((index * TOGETHER + place) as u32)
 }
 
 impl RegionChange {
@@ -151,6 +155,7 @@ impl RegionChange {
     #[cold]
     #[inline(never)]
     fn place(&self, bucket: BucketId) -> Option<usize> {
+        /// Places that are compared together.
         const COMPARED: usize = 32;
         if self.is_spread() {
             return Some(bucket.0.into());
@@ -330,8 +335,8 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // At first in a few pages; later everywhere; at last in order, as in a journal that is replayed.
             let bucket = match step {
-                ..5_000 => (state >> 33) % 3_000 + 1_000,
-                ..20_000 => (state >> 33) % u64::from(BUCKETS_PER_REGION),
+                0..5_000 => (state >> 33) % 3_000 + 1_000,
+                5_000..20_000 => (state >> 33) % u64::from(BUCKETS_PER_REGION),
                 _ => step % u64::from(BUCKETS_PER_REGION),
             };
             change.set(BucketId(bucket as u16), step);
@@ -371,12 +376,18 @@ mod tests {
     #[test]
     fn regions_come_in_order_and_untouched_ones_not_at_all() {
         let mut overlay = Overlay::default();
-        for id in [9, 2, 5].map(RegionId) {
+        for id in [9, 2, 4_711, 64, 63].map(RegionId) {
             overlay.region_mut(id).set(BucketId(1), 1);
         }
         overlay.region_mut(RegionId(7));
         let words = overlay.ascending().flat_map(|(id, change)| change.words().map(move |word| (id.0, word)));
-        assert!(words.eq([2, 5, 9].map(|id| (id, (BucketId(1), 1)))));
+        assert!(words.eq([2, 9, 63, 64, 4_711].map(|id| (id, (BucketId(1), 1)))));
+        let sealed: Vec<_> = overlay.ascending_mut().map(|(id, _)| id.0).collect();
+        assert_eq!(sealed, [2, 9, 63, 64, 4_711]);
+        let parts = overlay.divide(3, |id| id.0 as usize % 3);
+        assert!(overlay.is_empty());
+        parts.into_iter().for_each(|part| overlay.append(part));
+        assert!(overlay.ascending().map(|(id, _)| id.0).eq(sealed));
         assert!(!overlay.is_empty() && Overlay::default().is_empty());
     }
 }
