@@ -23,10 +23,10 @@ use crate::system::Files;
 ///
 /// All changes belong to a transaction: this writer sees them at once, and nobody else before [`commit`](Self::commit).
 /// Dropping the writer rolls the open transaction back and closes the file; [`close`](Self::close) does the same and
-/// reports errors. Until it is committed, a changed bucket of a published filter takes 10 to 20 bytes of memory, a region
-/// of 64 KiB with a changed bucket some 200 more, with 17 some 1,300, and with more than 4,096 as much as the region in all.
-/// A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file is
-/// at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again.
+/// reports errors. Until it is committed, a changed bucket of a published filter takes 10 to 20 bytes of memory, and a
+/// region of 64 KiB with a changed bucket 200 to 800 bytes more, with 17 up to 1,900; with more than 4,096 it takes 64 KiB in
+/// all. A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file
+/// is at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again.
 ///
 /// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] if they meet a
