@@ -352,9 +352,12 @@ mod tests {
 
     #[test]
     fn the_changes_of_a_batch_replace_all_others() {
-        for (each, spread) in [(2, true), (3, false), (8191, false)] {
+        let batches = [(2, true), (3, false), (8191, false)];
+        for (before, (each, spread)) in
+            [10, 100, 5_000].map(|before| batches.map(|batch| (before, batch))).concat()
+        {
             let mut change = RegionChange::default();
-            (0..5_000).for_each(|bucket| change.set(BucketId(bucket), 1));
+            (0..before).for_each(|bucket| change.set(BucketId(bucket), 1));
             let mut model = [None; BUCKETS_PER_REGION as usize];
             let (mut bits, mut region) = ([0; _], [7; BUCKETS_PER_REGION as usize]);
             for bucket in (0..BUCKETS_PER_REGION as usize).step_by(each).chain([8_191]) {
@@ -386,6 +389,9 @@ mod tests {
         assert_eq!(sealed, [2, 9, 63, 64, 4_711]);
         let parts = overlay.divide(3, |id| id.0 as usize % 3);
         assert!(overlay.is_empty());
+        for (number, part) in parts.iter().enumerate() {
+            assert!(part.ascending().all(|(id, _)| id.0 as usize % 3 == number));
+        }
         parts.into_iter().for_each(|part| overlay.append(part));
         assert!(overlay.ascending().map(|(id, _)| id.0).eq(sealed));
         assert!(!overlay.is_empty() && Overlay::default().is_empty());

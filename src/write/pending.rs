@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn few_changes_are_kept_by_page() {
+    fn few_changes_are_kept_by_region() {
         keeps_what_was_last_set(500, false);
     }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_page_is_damaged_changes_stay_by_page() {
+    fn where_a_page_is_damaged_changes_stay_by_region() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let mut writer = Options::new().capacity(400_000).create(&path).unwrap();
