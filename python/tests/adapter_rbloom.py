@@ -11,7 +11,7 @@ import gowk
 class Bloom:
     def __init__(self, expected_items, false_positive_rate, hash_func=hash):
         self._prepare(hash_func)
-        self._create(capacity=expected_items, false_positive_rate=false_positive_rate)
+        self._create(capacity=expected_items, false_positive_rate=false_positive_rate, seed=1)
     def _prepare(self, hash_func):
         self.hash_func, self._folder = hash_func, TemporaryDirectory()
         self._path = Path(self._folder.name, "f")

@@ -118,7 +118,7 @@ def test_ctrl_c_commits_and_ends_a_job(job: gowk.Job) -> None:
 
 
 def test_a_job_into_a_store(job: gowk.Job) -> None:
-    store = gowk.Store.create(place(), shards=4, capacity=1_000_000, slots_per_bucket=2)
+    store = gowk.Store.create(place(), shards=4, capacity=1_000_000, slots_per_bucket=2, seed=1)
     Path("job.toml").write_text(JOB.replace('"f"\ncapacity = 1_000_000', f'"{place()}"'))
     job = gowk.Job("job.toml")
     summary = job.run()

@@ -145,7 +145,7 @@ def test_a_writer_belongs_to_the_process_that_opened_it() -> None:
 
 
 def test_threads_share_a_writer() -> None:
-    with gowk.Writer("f", capacity=1_000_000, slots_per_bucket=2) as writer:
+    with gowk.Writer("f", capacity=1_000_000, slots_per_bucket=2, seed=1) as writer:
 
         def work(number: int) -> None:
             writer.update(f"{number} {index}" for index in range(50_000))
@@ -265,7 +265,7 @@ def test_an_update_from_a_generator_takes_constant_memory() -> None:
 
 def test_a_killed_writer_leaves_its_last_commit() -> None:
     child = subprocess.Popen(
-        [sys.executable, "-c", "import gowk, itertools\nw = gowk.Writer('f', capacity=1000)\n"
+        [sys.executable, "-c", "import gowk, itertools\nw = gowk.Writer('f', capacity=1000, seed=1)\n"
          "for i in itertools.count():\n  w.add(str(i)); w.commit(); print(i, flush=True)"],
         stdout=subprocess.PIPE,
         text=True,

@@ -11,7 +11,7 @@ fn key(i: u64) -> [u8; 8] {
 fn committed_keys_are_found_after_reopening_and_rolled_back_ones_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.gowk");
-    let options = Options::new().counting().capacity(10_000).slots_per_bucket(SlotsPerBucket::Two);
+    let options = Options::new().counting().capacity(10_000).slots_per_bucket(SlotsPerBucket::Two).seed(1);
     let mut writer = options.open(&path).unwrap();
     assert!(!path.exists());
     for i in 0..3000 {
@@ -52,7 +52,7 @@ fn committed_keys_are_found_after_reopening_and_rolled_back_ones_are_not() {
 fn a_filter_grows_inside_a_transaction_and_readers_follow() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.gowk");
-    let mut writer = Options::new().counting().capacity(1000).open(&path).unwrap();
+    let mut writer = Options::new().counting().capacity(1000).seed(1).open(&path).unwrap();
     writer.insert(&key(0)).unwrap();
     writer.commit().unwrap();
     let reader = Reader::open(&path).unwrap();

@@ -155,6 +155,7 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
             .counting()
             .capacity(20_000)
             .slots_per_bucket(slots)
+            .seed(5)
             .open(dir.path().join("f"))
             .unwrap();
         let others: Vec<[u8; 8]> = (0..10_000_u64).map(u64::to_le_bytes).collect();

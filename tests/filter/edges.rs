@@ -24,7 +24,7 @@ fn key(i: u64) -> [u8; 8] {
 
 /// A closed filter with these keys.
 fn filter(path: &Path, keys: std::ops::Range<u64>) {
-    let mut writer = Options::new().capacity(10_000).create(path).unwrap();
+    let mut writer = Options::new().capacity(10_000).seed(1).create(path).unwrap();
     keys.for_each(|i| _ = writer.insert(&key(i)).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();

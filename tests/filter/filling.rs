@@ -8,7 +8,7 @@ use gowk::{Batches, Error, Growth, Kind, Lookup, Options, Reader, SlotsPerBucket
 fn new_filter(dir: &tempfile::TempDir, slots: SlotsPerBucket, capacity: u64) -> Writer {
     let path = dir.path().join(format!("{}-{capacity}.gowk", slots.get()));
     let options = Options::new().capacity(capacity).slots_per_bucket(slots).growth(Growth::Never);
-    options.counting().create(path).unwrap()
+    options.counting().seed(1).create(path).unwrap()
 }
 
 fn fill(writer: &mut Writer, keys: std::ops::Range<u64>) {

@@ -17,7 +17,7 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 fn filled(path: &Path, keys: std::ops::Range<u64>) {
-    let mut writer = Options::new().capacity(20_000).open(path).unwrap();
+    let mut writer = Options::new().capacity(20_000).seed(1).open(path).unwrap();
     keys.for_each(|number| _ = writer.insert(&key(number)).unwrap());
     writer.commit().unwrap();
     writer.close().unwrap();

@@ -201,7 +201,7 @@ fn compare_fresh(kind: Kind, slots: SlotsPerBucket, keys: u64, generations: u32)
     // At two slots a bucket, each key with copies takes a whole bucket.
     let capacity = if generations == 0 { 2 * keys } else { 1 };
     let mut writer =
-        Options::new().kind(kind).capacity(capacity).slots_per_bucket(slots).open(&path).unwrap();
+        Options::new().kind(kind).capacity(capacity).slots_per_bucket(slots).seed(3).open(&path).unwrap();
     let steps = u64::from(generations) + 1;
     for step in 0..steps {
         if step > 0 && writer.info().unwrap().generation < step as u32 {

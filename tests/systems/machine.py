@@ -167,7 +167,7 @@ class Machine:
         """A closed filter with that many keys."""
         path = os.path.join(folder, name)
         kind = ["--counting"] if counting else []
-        self.gowk("create", path, "--capacity", capacity, *kind, **rights).expect(0)
+        self.gowk("create", path, "--capacity", capacity, "--seed", 1, *kind, **rights).expect(0)
         self.gowk("insert", path, input=keys(range(inserted)), **rights).expect(0)
         return path
 

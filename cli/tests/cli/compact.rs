@@ -25,7 +25,7 @@ use crate::thorough;
 fn create(folder: &Folder, shards: &str, options: &[&str]) {
     let create =
         ["store", "create", "s", "--shards", shards, "--capacity", "1000", "--slots-per-bucket", "2"];
-    folder.run(&[&create[..], options].concat(), "").done();
+    folder.run(&[&create[..], &["--seed", "1"], options].concat(), "").done();
 }
 
 /// Runs of these keys, each from one commit.

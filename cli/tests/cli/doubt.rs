@@ -42,7 +42,8 @@ fn keys_of_a_commit_that_may_be_durable_are_said_to_be_in_doubt() {
     };
     let folder = Folder::new();
     set_mode(&folder.path(""), 0o777);
-    unprivileged.run(&folder, &["create", "f", "--capacity", "1000", "--slots-per-bucket", "2"]).done();
+    let create = ["create", "f", "--capacity", "1000", "--slots-per-bucket", "2", "--seed", "1"];
+    unprivileged.run(&folder, &create).done();
     // One region has 16,384 slots: it is doubled after the commit of the first 8000 of these keys.
     let args = ["dedup", "f", "--json", "--commit-every", "8000"];
     let mut dedup = unprivileged.start(&folder, &args);

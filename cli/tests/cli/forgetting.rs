@@ -300,7 +300,8 @@ fn three_months_of_records_are_judged_as_an_exact_program_does() {
         check_bounds(&records, &new, refresh);
         let folder = Folder::new();
         std::fs::write(folder.path("events"), lines.concat()).unwrap();
-        let options = ["--forget-after", "28d", "--slots-per-bucket", "2", "--capacity", "1000"];
+        let options =
+            ["--forget-after", "28d", "--slots-per-bucket", "2", "--capacity", "1000", "--seed", "1"];
         let options = [&options[..], if refresh { &["--refresh"] } else { &[] }].concat();
         let create = ["store", "create", "s", "--shards", "3"];
         folder.run(&[&create[..], &options].concat(), "").done();

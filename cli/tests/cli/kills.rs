@@ -113,7 +113,7 @@ fn kind_of(round: u64) -> Kind {
 }
 
 fn create(filter: &Path, kind: Kind, capacity: u64) {
-    Options::new().kind(kind).capacity(capacity).create(filter).unwrap().commit().unwrap();
+    Options::new().kind(kind).capacity(capacity).seed(1).create(filter).unwrap().commit().unwrap();
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::thorough;
 const KINDS: [Kind; 2] = [Kind::Set, Kind::Counting];
 
 fn store(dir: &Path, kind: Kind) -> Store {
-    let options = Options::new().kind(kind).capacity(50_000).false_positive_rate(1e-8);
+    let options = Options::new().kind(kind).capacity(50_000).false_positive_rate(1e-8).seed(1);
     Store::create(dir.join("s"), 4, &options).unwrap()
 }
 

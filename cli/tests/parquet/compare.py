@@ -28,7 +28,7 @@ RATE = "1e-8"
 
 def dedup(gowk, folder, *args):
     seen = pathlib.Path(folder, "seen.gowk")
-    command = [gowk, "dedup", seen, "--capacity", "400k", "--false-positive-rate", RATE, *args]
+    command = [gowk, "dedup", seen, "--capacity", "400k", "--false-positive-rate", RATE, "--seed", "1", *args]
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     for path in pathlib.Path(folder).glob("seen.gowk*"):
         path.unlink()

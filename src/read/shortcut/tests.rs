@@ -118,7 +118,7 @@ fn a_view_that_is_given_up_meanwhile_answers_no_present_key_absent() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("filter");
     let keys: Vec<[u8; 4]> = (0..2000u32).map(u32::to_le_bytes).collect();
-    let mut writer = Options::new().capacity(100_000).create(&path).unwrap();
+    let mut writer = Options::new().capacity(100_000).seed(1).create(&path).unwrap();
     keys.iter().for_each(|key| assert!(writer.insert(key).unwrap()));
     writer.commit().unwrap();
     writer.close().unwrap();
