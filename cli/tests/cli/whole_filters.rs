@@ -112,7 +112,9 @@ fn a_filter_like_another_has_its_seed_shape_and_limits() {
     folder.run(&["insert", "f"], lines(0..1000)).done();
     folder.run(&["grow", "f"], "").done();
     folder.run(&["create", "g", "--like", "f"], "").done();
-    let (old, new) = (folder.info("f"), folder.info("g"));
+    let info = |file| folder.run(&["info", file, "--json", "--show-seed"], "").json();
+    let (old, new) = (info("f"), info("g"));
+    assert_eq!(old["seed"], "1");
     for field in [
         "kind",
         "seed",
