@@ -174,7 +174,7 @@ fn add<W: Width>(
     }
     let alone = store_alone(buckets, id, group, max_kicks, search);
     if alone == Some(true) {
-        return alone;
+        return Some(true);
     }
     let (both, group) = (both.map(|(id, bucket)| (id, bucket.erased())), group.erased());
     let Ok(added) = erased::<W, _, _>(buckets, |buckets| {

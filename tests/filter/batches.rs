@@ -15,8 +15,8 @@ fn options(slots: SlotsPerBucket, capacity: u64) -> Options {
     Options::new().capacity(capacity).slots_per_bucket(slots).seed(7).growth(Growth::Never)
 }
 
-/// Inserts one key at a time, until as many keys were refused as there may be refusals, unless that is none. Returns the
-/// keys, the indices of those refused, and which are new.
+/// Inserts one key at a time, and stops behind this many refusals, if the number is not 0. Returns the keys it came to,
+/// the indices of those refused, and which are new.
 fn one_by_one<'a>(
     writer: &mut Writer,
     keys: &'a [[u8; 8]],
@@ -70,6 +70,7 @@ fn a_batch_makes_the_same_filter_of(slots: SlotsPerBucket) {
             let options = options(slots, capacity).kind(kind).force(true);
             let mut writer = options.create(&single).unwrap();
             let places = writer.info().unwrap().regions * 8192 * slots.get() as u64;
+            // Three quarters of them are distinct: a fifth more than there are places.
             let keys = if refusals == 0 { keys(100_000) } else { keys(places * 8 / 5) };
             // The first part goes into an unpublished file, the others through the journal.
             let (mut parts, mut left) = (Vec::new(), refusals);
