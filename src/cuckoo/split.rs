@@ -10,7 +10,8 @@ use super::widths::Width;
 /// All buckets of a region.
 type Words = [u64; BUCKETS_PER_REGION as usize];
 
-/// Makes two regions of one.
+/// Makes two regions of one. Not inlined: in the closures that call it, a bucket took more instructions.
+#[inline(never)]
 pub(crate) fn split<W: Width>(parent: &Words, [left, right]: &mut [Words; 2]) {
     for ((word, left), right) in parent.iter().zip(left).zip(right) {
         let (a, b) = Bucket::<W>::new(*word).split();
@@ -33,6 +34,7 @@ pub(crate) fn each_descendant<W: Width, E>(
 }
 
 /// Adds to `counts` the digits and the saturated groups of void entries, which both children got.
+#[inline(never)]
 pub(crate) fn count_copied<W: Width>(parent: &Words, [left, right]: &[Words; 2], counts: &mut Counts) {
     for ((word, left), right) in parent.iter().zip(left).zip(right) {
         let parent = Bucket::<W>::new(*word);

@@ -74,8 +74,8 @@ struct Part {
     done: Vec<u32>,
 }
 
-/// The most bytes that are kept from batch to batch.
-const KEPT: usize = 32 << 20;
+/// The most bytes that are kept from batch to batch: 2^20 keys, as come from an iterator at a time, take 48 MiB.
+const KEPT: usize = 64 << 20;
 
 impl Buffers {
     /// The indices of the last batch's keys that are to be told; also after an error.
