@@ -75,8 +75,8 @@ pub trait Batches {
     /// Inserts all keys as [`Writer::insert`] does, on up to [`Options::threads`] threads. Of equal keys in the batch,
     /// only the first can be new.
     ///
-    /// Takes 40 to 60 bytes a key, for 262,144 keys at a time or, as the filter is large, up to four million. If a filter
-    /// doubles on the way, keys behind the one that had no room may be inserted already.
+    /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, in large filters up to four million. If
+    /// a filter doubles on the way, keys behind the one that had no room may be inserted already.
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::of(keys.len());
         let refused = self.insert_each(keys, |index| inserted.set_new(index))?;
@@ -93,8 +93,9 @@ pub trait Batches {
 
     /// Inserts all keys of an iterator as [`insert_batch`](Self::insert_batch) does.
     ///
-    /// The keys are hashed as they come, and are not kept: this takes 25 to 75 MB, and one bit a key for what it returns. The
-    /// iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may not be inserted.
+    /// The keys are hashed as they come, and are not kept: this takes 25 to 75 MB, and one bit a key for what it returns.
+    /// The iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may not be
+    /// inserted.
     fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::default();
         in_chunks(self, keys, |to, hashes| {
@@ -195,15 +196,16 @@ impl Writer {
         // Kept for the next batch, unless this one fails.
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut refused = Vec::new();
-        let mut base = 0;
-        while let Some(rest) = keys.get(base..).filter(|rest| !rest.is_empty()) {
-            let keys = rest.get(..self.block()?).unwrap_or(rest);
-            let hash = hashes_of(hasher, &path, keys);
-            let indices = (0..keys.len() as u32).collect();
+        let mut rest = keys;
+        while !rest.is_empty() {
+            let base = keys.len() - rest.len();
+            let (block, behind) = rest.split_at(rest.len().min(self.block()?));
+            rest = behind;
+            let hash = hashes_of(hasher, &path, block);
+            let indices = (0..block.len() as u32).collect();
             let mut done = |indices: &[u32]| indices.iter().for_each(|index| done(base + *index as usize));
             let mut refuse = |index: u32, error| refused.push((base + index as usize, error));
             self.take_block(indices, &hash, (mode, until), &mut buffers, &mut done, &mut refuse)?;
-            base += keys.len();
         }
         self.buffers = buffers.kept();
         Ok(by_index(refused))
