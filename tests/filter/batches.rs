@@ -1,9 +1,11 @@
 //! Invariant checked: a batch leaves the same filter and gives the same answers as one call for each of its keys, for
-//! both kinds and on any number of threads.
+//! both kinds and on any number of threads. Where keys are refused, 200 are, with `GOWK_THOROUGH=1` 1000.
 
 use std::path::Path;
 
 use gowk::{Batches, Error, Growth, Inserted, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
+
+use crate::thorough;
 
 /// Numbers as keys: a third of them come twice, a few very often.
 fn keys(count: u64) -> Vec<[u8; 8]> {
@@ -54,19 +56,20 @@ fn contents(path: &Path) -> (Vec<u8>, String) {
 #[test]
 fn a_batch_makes_the_filter_that_single_inserts_make() {
     // Refusals take long: widths are tested side by side.
+    let refusals = thorough::size("keys refused by each filter", 200, 1000);
     std::thread::scope(|scope| {
         for slots in SlotsPerBucket::ALL {
-            scope.spawn(move || a_batch_makes_the_same_filter_of(slots));
+            scope.spawn(move || a_batch_makes_the_same_filter_of(slots, refusals));
         }
     });
 }
 
-fn a_batch_makes_the_same_filter_of(slots: SlotsPerBucket) {
+fn a_batch_makes_the_same_filter_of(slots: SlotsPerBucket, refusals: usize) {
     let dir = tempfile::tempdir().unwrap();
     let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
     for kind in [Kind::Counting, Kind::Set] {
         // The first capacity takes all keys, even where copies fill whole buckets of two slots. The second is too small.
-        for (capacity, refusals) in [(400_000, 0), (30_000, 1000)] {
+        for (capacity, refusals) in [(400_000, 0), (30_000, refusals)] {
             let options = options(slots, capacity).kind(kind).force(true);
             let mut writer = options.create(&single).unwrap();
             let places = writer.info().unwrap().regions * 8192 * slots.get() as u64;

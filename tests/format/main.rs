@@ -5,4 +5,6 @@
 
 mod decoder;
 mod golden;
+#[path = "../thorough/mod.rs"]
+mod thorough;
 mod vectors;
