@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 
@@ -20,8 +20,8 @@ use super::published::PublishedFile;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{
-    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PageId, STATE_IN_USE, SUPERBLOCK, Sealer,
-    Superblock,
+    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGES_PER_REGION, PageId, REGION, STATE_IN_USE,
+    SUPERBLOCK, Sealer, Superblock,
 };
 use crate::options::Verify;
 use crate::system::{Disk, Files, MapMut, Presence, Rights, WordsMut};
@@ -43,6 +43,12 @@ const FLUSH_AT: usize = 64 << 20;
 /// region in larger units than a file whose pages came in one by one, by stores through a map: commits were 1.4 times
 /// as fast. Writing a larger file would take too long.
 const FILL: u64 = 2 << 30;
+
+/// Regions are written in pieces that end where a huge page does. The page cache of Linux keeps such a piece in one huge
+/// page where the file system can (ext4 since Linux 6.16), and the processor's address cache (TLB) needs one entry for
+/// it. On ext4, single inserts into and removals from a new file of 21 MB were 1.1 to 1.2 times as fast as with regions
+/// written one by one, lookups key by key in 218 MB 1.1 times.
+const PIECE: u64 = 2 << 20;
 
 /// When to sync a file while it is filled, before the sync of the whole file that precedes its publication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +108,9 @@ struct Filling<'a> {
     file: &'a File,
     identity: Identity,
     sums: Vec<u32>,
+    /// The bytes of regions that are not written yet, and where they begin in the file.
+    piece: Vec<u8>,
+    piece_at: u64,
     flush: Flush,
     /// Started at the first flush.
     flusher: Option<Flusher>,
@@ -112,13 +121,23 @@ struct Filling<'a> {
 impl Filling<'_> {
     fn region(&mut self, region: RegionId, words: &Region) -> Result<()> {
         let offset = self.identity.geometry.region_at(region);
-        let written = self.disk.write_at(self.file, words.as_bytes(), offset);
-        written.at(&self.files.data, "write the new file for")?;
+        if self.piece.is_empty() {
+            self.piece_at = offset;
+        }
+        self.piece.extend_from_slice(words.as_bytes());
         let sealer = Sealer::new(&self.identity);
         let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
         let numbered = (0..).zip(pages).map(|(number, page)| (PageId::new(region, number), page));
         self.sums.extend(numbered.map(|(id, page)| sealer.crc(id, page)));
-        self.written += words.as_bytes().len();
+        if (offset + REGION).is_multiple_of(PIECE) { self.write() } else { Ok(()) }
+    }
+
+    /// Writes the regions of the piece.
+    fn write(&mut self) -> Result<()> {
+        let written = self.disk.write_at(self.file, &self.piece, self.piece_at);
+        written.at(&self.files.data, "write the new file for")?;
+        self.written += self.piece.len();
+        self.piece.clear();
         if self.flush != Flush::Never && self.written >= FLUSH_AT {
             self.flush();
         }
@@ -136,6 +155,9 @@ impl Filling<'_> {
 
     /// Ends the filling, after the last region.
     fn finished(mut self) -> Result<Self> {
+        if !self.piece.is_empty() {
+            self.write()?;
+        }
         if self.flush == Flush::AndGoOn {
             self.flush();
         }
@@ -163,8 +185,9 @@ pub(crate) struct UnpublishedFile {
     addresses: Addresses,
     /// The checksums of the pages that were filled, in order.
     sums: Vec<u32>,
-    /// One bit a page: whether it was changed since.
-    stale: Vec<AtomicU64>,
+    /// For each of them, whether the page was changed since. Not bits: a change would have to load the others, and the
+    /// processor waits with that for earlier changes, which may have stored them.
+    stale: Vec<AtomicBool>,
     /// Claimed when the file is created, so that the file is never without it once it is published.
     presence: Option<Presence>,
     pub(crate) identity: Identity,
@@ -173,9 +196,8 @@ pub(crate) struct UnpublishedFile {
 /// One region of an unpublished file; its pages need no verification.
 pub(crate) struct UnpublishedRegion<'a> {
     words: WordsMut<'a, { BUCKETS_PER_REGION as usize }>,
-    /// The word with the bits of its pages, from bit `first` on; `None` if the file was not filled.
-    stale: Option<&'a AtomicU64>,
-    first: u32,
+    /// Of its pages; `None` if the file was not filled.
+    stale: Option<&'a [AtomicBool; PAGES_PER_REGION as usize]>,
 }
 
 impl UnpublishedRegion<'_> {
@@ -189,8 +211,8 @@ impl UnpublishedRegion<'_> {
     pub(crate) fn set_bucket(&self, bucket: u16, word: u64) {
         self.words.set_word(bucket.into(), word);
         if let Some(stale) = self.stale {
-            let page = self.first + u32::from(bucket) / BUCKETS_PER_PAGE;
-            stale.store(stale.load(Ordering::Relaxed) | 1 << (page % 64), Ordering::Relaxed);
+            let page = u32::from(bucket) / BUCKETS_PER_PAGE % PAGES_PER_REGION;
+            stale[page as usize].store(true, Ordering::Relaxed);
         }
     }
 }
@@ -230,13 +252,24 @@ impl UnpublishedFile {
         let presence = if files.private { None } else { Presence::claim(file.as_file(), path)? };
         disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
         let (handle, sums) = (file.as_file(), Vec::new());
-        let mut filling =
-            Filling { files, disk, file: handle, identity, sums, flush, flusher: None, written: 0 };
+        let (piece, piece_at) = (Vec::new(), 0);
+        let mut filling = Filling {
+            files,
+            disk,
+            file: handle,
+            identity,
+            sums,
+            piece,
+            piece_at,
+            flush,
+            flusher: None,
+            written: 0,
+        };
         write(&mut |region, words| filling.region(region, words))?;
         let Filling { sums, flusher, .. } = filling.finished()?;
         let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
         let addresses = Addresses::new(identity.geometry);
-        let stale = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let stale = sums.iter().map(|_| AtomicBool::new(false)).collect();
         Ok(Self {
             flusher,
             files: files.clone(),
@@ -265,10 +298,8 @@ impl UnpublishedFile {
     pub(crate) fn set_bucket(&self, region: RegionId, bucket: u16, word: u64) {
         self.map.set_word(self.addresses.bucket(region, bucket), word);
         let page = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE).0;
-        if let Some(stale) = self.stale.get((page / 64) as usize) {
-            let bits = stale.load(Ordering::Relaxed);
-            // No other thread stores to this word: the threads of a batch have pages of different words.
-            stale.store(bits | 1 << (page % 64), Ordering::Relaxed);
+        if let Some(stale) = self.stale.get(page as usize) {
+            stale.store(true, Ordering::Relaxed);
         }
     }
 
@@ -276,17 +307,13 @@ impl UnpublishedFile {
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<UnpublishedRegion<'_>> {
         let words = self.map.words_from(self.addresses.bucket(region, 0))?;
-        let first = PageId::new(region, 0).0;
-        Some(UnpublishedRegion {
-            words,
-            stale: self.stale.get((first / 64) as usize),
-            first: first as u32 % 64,
-        })
+        let first = PageId::new(region, 0).0 as usize;
+        Some(UnpublishedRegion { words, stale: self.stale.get(first..).and_then(<[_]>::first_chunk) })
     }
 
     /// The page's checksum when it was filled, unless the page has been changed since.
     fn known_sum(&self, id: PageId) -> Option<u32> {
-        let stale = self.stale.get((id.0 / 64) as usize)?.load(Ordering::Relaxed) >> (id.0 % 64) & 1 != 0;
+        let stale = self.stale.get(id.0 as usize)?.load(Ordering::Relaxed);
         if stale { None } else { self.sums.get(id.0 as usize).copied() }
     }
 
