@@ -24,7 +24,7 @@ use crate::format::{
     SUPERBLOCK, Sealer, Superblock,
 };
 use crate::options::Verify;
-use crate::system::{Disk, Files, MapMut, Presence, Rights, WordsMut};
+use crate::system::{Disk, Files, MapMut, Presence, RegionsMut, Rights, WordsMut};
 
 /// Whether the file system has room for a new file.
 pub(crate) fn check_room(files: &Files, disk: &dyn Disk, geometry: Geometry) -> Result<()> {
@@ -181,13 +181,13 @@ pub(crate) struct UnpublishedFile {
     files: Files,
     disk: Arc<dyn Disk>,
     file: tempfile::NamedTempFile,
-    map: MapMut,
+    map: RegionsMut,
     addresses: Addresses,
     /// The checksums of the pages that were filled, in order.
     sums: Vec<u32>,
-    /// For each of them, whether the page was changed since. Not bits: a change would have to load the others, and the
-    /// processor waits with that for earlier changes, which may have stored them.
-    stale: Vec<AtomicBool>,
+    /// Whether a page was changed since, for all pages. Not bits: a change would have to load the others, and the processor
+    /// waits with that for earlier changes, which may have stored them.
+    stale: Vec<Stale>,
     /// Claimed when the file is created, so that the file is never without it once it is published.
     presence: Option<Presence>,
     pub(crate) identity: Identity,
@@ -196,8 +196,16 @@ pub(crate) struct UnpublishedFile {
 /// One region of an unpublished file; its pages need no verification.
 pub(crate) struct UnpublishedRegion<'a> {
     words: WordsMut<'a, { BUCKETS_PER_REGION as usize }>,
-    /// Of its pages; `None` if the file was not filled.
-    stale: Option<&'a [AtomicBool; PAGES_PER_REGION as usize]>,
+    stale: &'a Stale,
+}
+
+/// For each page of a region, whether it was changed since it was filled.
+type Stale = [AtomicBool; PAGES_PER_REGION as usize];
+
+/// Notes that the page of a bucket is changed.
+#[inline]
+fn mark(stale: &Stale, bucket: u16) {
+    stale[(u32::from(bucket) / BUCKETS_PER_PAGE % PAGES_PER_REGION) as usize].store(true, Ordering::Relaxed);
 }
 
 impl UnpublishedRegion<'_> {
@@ -210,10 +218,7 @@ impl UnpublishedRegion<'_> {
     #[inline]
     pub(crate) fn set_bucket(&self, bucket: u16, word: u64) {
         self.words.set_word(bucket.into(), word);
-        if let Some(stale) = self.stale {
-            let page = u32::from(bucket) / BUCKETS_PER_PAGE % PAGES_PER_REGION;
-            stale[page as usize].store(true, Ordering::Relaxed);
-        }
+        mark(self.stale, bucket);
     }
 }
 
@@ -267,9 +272,12 @@ impl UnpublishedFile {
         };
         write(&mut |region, words| filling.region(region, words))?;
         let Filling { sums, flusher, .. } = filling.finished()?;
-        let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
+        let (data, regions) = (identity.geometry.data(), identity.geometry.regions());
+        let map =
+            MapMut::shared(file.as_file(), 0, needed).and_then(|map| RegionsMut::new(map, data, regions));
+        let map = map.at(path, "map")?;
         let addresses = Addresses::new(identity.geometry);
-        let stale = sums.iter().map(|_| AtomicBool::new(false)).collect();
+        let stale = (0..regions).map(|_| Stale::default()).collect();
         Ok(Self {
             flusher,
             files: files.clone(),
@@ -286,39 +294,35 @@ impl UnpublishedFile {
 
     #[inline]
     pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> u64 {
-        self.map.word(self.addresses.bucket(region, bucket))
+        self.map.map().word(self.addresses.bucket(region, bucket))
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
-        self.map.prefetch(self.addresses.bucket(region, bucket));
+        self.map.map().prefetch(self.addresses.bucket(region, bucket));
     }
 
     #[inline]
     pub(crate) fn set_bucket(&self, region: RegionId, bucket: u16, word: u64) {
-        self.map.set_word(self.addresses.bucket(region, bucket), word);
-        let page = PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE).0;
-        if let Some(stale) = self.stale.get(page as usize) {
-            stale.store(true, Ordering::Relaxed);
-        }
+        self.map.map().set_word(self.addresses.bucket(region, bucket), word);
+        mark(&self.stale[region.0 as usize], bucket);
     }
 
     /// One region of the file; `None` if there is no such region.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<UnpublishedRegion<'_>> {
-        let words = self.map.words_from(self.addresses.bucket(region, 0))?;
-        let first = PageId::new(region, 0).0 as usize;
-        Some(UnpublishedRegion { words, stale: self.stale.get(first..).and_then(<[_]>::first_chunk) })
+        let words = self.map.region(region)?;
+        Some(UnpublishedRegion { words, stale: self.stale.get(region.0 as usize)? })
     }
 
     /// The page's checksum when it was filled, unless the page has been changed since.
     fn known_sum(&self, id: PageId) -> Option<u32> {
-        let stale = self.stale.get(id.0 as usize)?.load(Ordering::Relaxed);
-        if stale { None } else { self.sums.get(id.0 as usize).copied() }
+        let stale = self.stale.get(id.region().0 as usize)?.get(id.in_region() as usize)?;
+        if stale.load(Ordering::Relaxed) { None } else { self.sums.get(id.0 as usize).copied() }
     }
 
     pub(crate) fn read(&self, region: RegionId, into: &mut Region) {
-        self.map.copy(self.addresses.bucket(region, 0), into);
+        self.map.map().copy(self.addresses.bucket(region, 0), into);
     }
 
     fn write_sums(&self) -> Result<()> {
@@ -329,7 +333,7 @@ impl UnpublishedFile {
         let mut offset = geometry.sums();
         for id in (0..geometry.pages()).map(PageId) {
             sums.push(self.known_sum(id).unwrap_or_else(|| {
-                self.map.copy(self.addresses.word_of(id), &mut page);
+                self.map.map().copy(self.addresses.word_of(id), &mut page);
                 sealer.crc(id, &page)
             }));
             if sums.len() == SUMS_A_WRITE || id.0 + 1 == geometry.pages() {

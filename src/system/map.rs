@@ -37,23 +37,53 @@ const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8
 
 /// A read-only map of a filter's whole file.
 ///
-/// Invariant: its regions, from `start` on, and the head of its live area lie within it.
+/// Invariant: the head of its live area lies within it.
 #[derive(Debug)]
 pub(crate) struct Map {
     raw: MmapRaw,
-    start: Start,
-    regions: u64,
+    regions: Regions,
     span: Span,
 }
 
-/// The address of the first region, computed once for all lookups.
+/// Where the regions of a mapping are, computed once for all lookups and changes.
+///
+/// Invariant: `count` regions from `first` on lie within the mapping that this is kept with, each at a multiple of the
+/// page size.
 #[derive(Debug)]
-struct Start(*const [AtomicU64; REGION_WORDS]);
+struct Regions {
+    first: *const [AtomicU64; REGION_WORDS],
+    count: u64,
+}
 
-// SAFETY: it points into the mapping that it is kept with, which any thread may read, through atomics.
-unsafe impl Send for Start {}
+// SAFETY: it points into the mapping that it is kept with, which any thread may access, through atomics.
+unsafe impl Send for Regions {}
 // SAFETY: as above.
-unsafe impl Sync for Start {}
+unsafe impl Sync for Regions {}
+
+impl Regions {
+    /// `count` regions from byte `data` on. Fails if they do not lie within the mapping.
+    fn of(raw: &MmapRaw, data: u64, count: u64) -> io::Result<Self> {
+        let end = count.checked_mul(REGION).and_then(|length| length.checked_add(data));
+        if end.is_none_or(|end| end > raw.len() as u64) || !data.is_multiple_of(PAGE) {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        Ok(Self { first: raw.as_ptr().wrapping_add(data as usize).cast(), count })
+    }
+
+    /// `None` if there is no such region.
+    ///
+    /// # Safety
+    ///
+    /// The mapping must live for `'a`.
+    #[inline]
+    unsafe fn get<'a>(&self, region: RegionId) -> Option<Words<'a, REGION_WORDS>> {
+        if u64::from(region.0) >= self.count {
+            return None;
+        }
+        // SAFETY: as for `words`; by the invariant of the type the region lies within the mapping.
+        Some(Words(unsafe { &*self.first.add(region.0 as usize) }))
+    }
+}
 
 impl Map {
     /// A map of a file that shows every change, by any process.
@@ -67,18 +97,15 @@ impl Map {
     }
 
     fn new(raw: MmapRaw, geometry: Geometry) -> io::Result<Self> {
-        let (data, regions) = (geometry.data(), geometry.regions());
-        let end = regions.checked_mul(REGION).and_then(|length| length.checked_add(data));
-        let fits = end.is_some_and(|end| end <= raw.len() as u64) && LIVE + 8 * HEAD_WORDS as u64 <= data;
-        if !fits || !data.is_multiple_of(PAGE) {
+        let regions = Regions::of(&raw, geometry.data(), geometry.regions())?;
+        if LIVE + 8 * HEAD_WORDS as u64 > geometry.data() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        let start = Start(raw.as_ptr().wrapping_add(data as usize).cast());
-        Ok(Self { raw, start, regions, span: geometry.span() })
+        Ok(Self { raw, regions, span: geometry.span() })
     }
 
     pub(crate) const fn regions(&self) -> u64 {
-        self.regions
+        self.regions.count
     }
 
     /// The filter's regions among those of all shards.
@@ -110,21 +137,17 @@ impl Map {
     /// region.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<Words<'_, REGION_WORDS>> {
-        if u64::from(region.0) >= self.regions {
-            return None;
-        }
-        // SAFETY: as for `words`; by the invariant of the type so many regions lie within the mapping, each at a
-        // multiple of the page size.
-        Some(Words(unsafe { &*self.start.0.add(region.0 as usize) }))
+        // SAFETY: the mapping lives as long as the borrow of `self`.
+        unsafe { self.regions.get(region) }
     }
 
     /// The region of a key, as `region` gives it, and the fraction left over. The map is that of a filter that takes
     /// every key.
     #[inline]
     pub(crate) fn region_of(&self, hash: KeyHash) -> (Words<'_, REGION_WORDS>, u64) {
-        let product = u128::from(hash.position()) * u128::from(self.regions);
+        let product = u128::from(hash.position()) * u128::from(self.regions.count);
         // SAFETY: as for `region`: `position` is below 2^64, so the product's high half is below the number of regions.
-        (Words(unsafe { &*self.start.0.add((product >> 64) as usize) }), product as u64)
+        (Words(unsafe { &*self.regions.first.add((product >> 64) as usize) }), product as u64)
     }
 
     /// Gives the file back, and the memory: every word reads as 0 from now on, and the epoch as an odd number. Lookups that
@@ -295,12 +318,6 @@ impl MapMut {
         u64::from_le(words(&self.0)[index].load(Ordering::Relaxed))
     }
 
-    /// `N` words from `index` on; `None` if the mapping has fewer.
-    #[inline]
-    pub(crate) fn words_from<const N: usize>(&self, index: usize) -> Option<WordsMut<'_, N>> {
-        words(&self.0).get(index..)?.first_chunk().map(|words| WordsMut(Words(words)))
-    }
-
     /// As [`Map::half`].
     #[inline]
     fn half(&self, index: usize) -> u32 {
@@ -347,6 +364,32 @@ impl MapMut {
         }
         let _ = bytes;
         Ok(())
+    }
+}
+
+/// A mapping that is read and written, and has the regions of a filter.
+#[derive(Debug)]
+pub(crate) struct RegionsMut {
+    map: MapMut,
+    regions: Regions,
+}
+
+impl RegionsMut {
+    /// `count` regions from byte `data` on. Fails if they do not lie within the mapping.
+    pub(crate) fn new(map: MapMut, data: u64, count: u64) -> io::Result<Self> {
+        let regions = Regions::of(&map.0, data, count)?;
+        Ok(Self { map, regions })
+    }
+
+    pub(crate) const fn map(&self) -> &MapMut {
+        &self.map
+    }
+
+    /// The buckets of a region, as [`Map::region`].
+    #[inline]
+    pub(crate) fn region(&self, region: RegionId) -> Option<WordsMut<'_, REGION_WORDS>> {
+        // SAFETY: the mapping lives as long as the borrow of `self`.
+        unsafe { self.regions.get(region) }.map(WordsMut)
     }
 }
 

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::file::{Overlay, PublishedFile, Region, RegionBits};
-use crate::system::{MapMut, WordsMut, is_exceeded_by};
+use crate::system::{MapMut, RegionsMut, WordsMut, is_exceeded_by};
 
 /// Changed buckets for each page of the file from which on a copy is cheaper. A page costs some five microseconds to be
 /// copied and later compared. A change beside the file costs no more than one in a copy, until many buckets are changed:
@@ -26,7 +26,7 @@ const SHARE: u64 = 4;
 const HUGE: u64 = 64 << 20;
 
 #[derive(Debug)]
-pub(crate) struct Shadow(MapMut);
+pub(crate) struct Shadow(RegionsMut);
 
 /// A bucket's index among all buckets of the file.
 const fn index(region: RegionId, bucket: BucketId) -> usize {
@@ -58,33 +58,33 @@ impl Shadow {
             published.read_region(region, changes.region(region), &mut words).ok()?;
             memory.set_words(index(region, BucketId(0)), &words);
         }
-        Some(Self(memory))
+        RegionsMut::new(memory, 0, regions).ok().map(Self)
     }
 
     /// `None` if there is no such region.
     #[inline]
     pub(super) fn region(&self, region: RegionId) -> Option<ShadowRegion<'_>> {
-        self.0.words_from(index(region, BucketId(0))).map(ShadowRegion)
+        self.0.region(region).map(ShadowRegion)
     }
 
     pub(super) fn read(&self, region: RegionId, into: &mut Region) {
-        self.0.copy(index(region, BucketId(0)), into);
+        self.0.map().copy(index(region, BucketId(0)), into);
     }
 
     #[inline]
     pub(super) fn word(&self, region: RegionId, bucket: BucketId) -> u64 {
-        self.0.word(index(region, bucket))
+        self.0.map().word(index(region, bucket))
     }
 
     #[inline]
     pub(super) fn set_word(&self, region: RegionId, bucket: BucketId, word: u64) {
-        self.0.set_word(index(region, bucket), word);
+        self.0.map().set_word(index(region, bucket), word);
     }
 
     /// Asks for the cache line of a bucket.
     #[inline]
     pub(super) fn prefetch(&self, region: RegionId, bucket: BucketId) {
-        self.0.prefetch(index(region, bucket));
+        self.0.map().prefetch(index(region, bucket));
     }
 
     /// The differences from the file.

@@ -3,10 +3,11 @@
 use super::partition;
 use super::partition::{Buffers, Hashes, Manner, Outcomes};
 use super::pending::{BatchTarget, Pending};
+use super::single::Shortcut;
 use super::target::Target;
 use crate::cuckoo::{
-    AnyWidth, Counts, Delta, Inserted, KeyHash, KeyHasher, Kind, Place, RegionId, Search, Span, region,
-    with_any_width, with_width,
+    Counts, Delta, Inserted, KeyHash, KeyHasher, Kind, Place, RegionId, Search, Span, region, with_any_width,
+    with_width,
 };
 use crate::error::Result;
 use crate::file::{Overlay, PublishedFile, UnpublishedFile};
@@ -83,14 +84,14 @@ pub(super) struct Transaction {
 pub(super) struct Traits {
     pub(super) hasher: KeyHasher,
     pub(super) span: Span,
-    pub(super) width: AnyWidth,
     pub(super) kind: Kind,
+    pub(super) shortcut: Shortcut,
 }
 
 impl Traits {
-    const fn of(identity: &Identity) -> Self {
+    fn of(identity: &Identity) -> Self {
         let Identity { hasher, geometry, kind, .. } = *identity;
-        Self { hasher, span: geometry.span(), width: geometry.width, kind }
+        Self { hasher, span: geometry.span(), kind, shortcut: Shortcut::of(geometry.width, kind) }
     }
 }
 
