@@ -33,6 +33,21 @@ fn what_a_store_would_be_killed_for_a_reservation_refuses() {
     assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
 }
 
+#[test]
+fn regions_lie_within_their_map() {
+    let map = || MapMut::anonymous(4 * REGION).unwrap();
+    let two = RegionsMut::new(map(), 2 * REGION, 2).unwrap();
+    two.region(RegionId(1)).unwrap().set_word(REGION_WORDS - 1, 7);
+    assert_eq!(two.map().word(4 * REGION_WORDS - 1), 7);
+    assert!(two.region(RegionId(2)).is_none());
+    let outside =
+        [(2 * REGION, 3), (2 * REGION + PAGE, 2), (5 * REGION, 0), (0, 1 << 48), (u64::MAX - PAGE + 1, 1)];
+    for (data, count) in outside.into_iter().chain([(PAGE / 2, 1)]) {
+        let refused = RegionsMut::new(map(), data, count).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{count} from {data} on");
+    }
+}
+
 /// A file of so many words, each of them 2, as memory that can be written to and as the map of a filter.
 #[cfg(target_os = "linux")]
 fn full_of_twos() -> (MapMut, Map, usize) {
