@@ -1,4 +1,4 @@
-//! What the machine can do: loads of random cache lines from memory.
+//! What the machine can do: loads of random cache lines.
 
 use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
@@ -45,6 +45,37 @@ impl Lines<'_> {
         });
         std::hint::black_box(sum);
         lookups as f64 / seconds / 1e6
+    }
+}
+
+/// Nanoseconds that a load takes which waits for the one before, at random lines of a buffer of that many bytes.
+fn latency(bytes: u64) -> f64 {
+    const LOADS: usize = 5_000_000;
+    // All lines in one cycle (Sattolo's algorithm).
+    let mut next: Vec<usize> = (0..bytes as usize / (8 * LINE)).collect();
+    let mut state = 1u64;
+    for last in (1..next.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        next.swap(last, ((u128::from(state) * last as u128) >> 64) as usize);
+    }
+    let mut lines = buffer(bytes);
+    for (line, next) in next.iter().enumerate() {
+        lines[line * LINE] = (next * LINE) as u64;
+    }
+    let mut at = 0;
+    let mut follow = |loads| (0..loads).for_each(|_| at = lines[at] as usize);
+    follow(LOADS.min(2 * next.len()));
+    let seconds = crate::measure::seconds(|| follow(LOADS));
+    std::hint::black_box(at);
+    seconds / LOADS as f64 * 1e9
+}
+
+/// How much of the cache that the system names there is: on a virtual machine others may fill it.
+pub fn latencies(mib: u64) {
+    println!("| buffer, MiB | ns a load that waits for the one before |");
+    println!("|---|---|");
+    for mib in (0..).map(|power| 1 << power).take_while(|size| *size <= mib) {
+        println!("| {mib} | {:.0} |", latency(mib << 20));
     }
 }
 

@@ -47,6 +47,10 @@ fn main() -> Outcome<()> {
             let rounds = arguments.next().map_or(Ok(3), |rounds| rounds.parse())?;
             singles::run(number.unwrap_or(10_000_000), rounds)
         }
+        "latency" => {
+            limits::latencies(number.unwrap_or(512));
+            Ok(())
+        }
         "lookups" => lookups::run(number.unwrap_or(1024)),
         "loading" => table::loading(number.unwrap_or(100_000_000)),
         "commits" => commits::run(number.unwrap_or(10_000_000)),
@@ -55,8 +59,8 @@ fn main() -> Outcome<()> {
         "growth" => growth::run(number.unwrap_or(64_000_000)),
         "opening" => opening::run(number.unwrap_or(8192)),
         "paging" => paging::run(number.unwrap_or(1024), arguments.next()),
-        _ => Err("sections: table [KEYS [ROUNDS [NAME]]], singles [KEYS [ROUNDS]], lookups [MIB], loading [KEYS], commits [KEYS], \
-                  large-commits [MIB], growth [KEYS], forgetting [EVENTS], opening [MIB], paging MIB CONTROL_GROUP, \
+        _ => Err("sections: table [KEYS [ROUNDS [NAME]]], singles [KEYS [ROUNDS]], latency [MIB], lookups [MIB], loading [KEYS], \
+                  commits [KEYS], large-commits [MIB], growth [KEYS], forgetting [EVENTS], opening [MIB], paging MIB CONTROL_GROUP, \
                   copies FILE [SEEDS], multisets FILE [SEEDS], copies-rates FILE [COPIES]"
             .into()),
     }
