@@ -7,29 +7,7 @@
 
 use super::transaction::{Transaction, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
-use crate::cuckoo::{AnyWidth, KeyHash, Kind, Place, RegionId, Width, with_any_width};
-
-/// The shortcut's functions for one width and kind, chosen once for all keys. They return `None` if a change needs more
-/// than the shortcut; nothing is changed then.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shortcut {
-    insert: fn(&mut Transaction, KeyHash) -> Option<bool>,
-    remove: fn(&mut Transaction, KeyHash) -> Option<()>,
-}
-
-impl Shortcut {
-    pub(super) fn of(width: AnyWidth, kind: Kind) -> Self {
-        let none = Self { insert: |_, _| None, remove: |_, _| None };
-        with_any_width!(plain width, W => {
-            let insert = Transaction::insert_in_place::<W>;
-            match kind {
-                Kind::Counting => Self { insert, remove: Transaction::remove_in_place::<W> },
-                Kind::Set => Self { insert, ..none },
-                Kind::Forgetting => none,
-            }
-        }, none)
-    }
-}
+use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_any_width};
 
 /// Evaluates `$change` with the buckets of a region that can be changed in place as `$buckets`; `$beside` for a published
 /// file whose changes are kept beside it.
@@ -70,17 +48,18 @@ macro_rules! beside {
 impl Transaction {
     /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut, as it does in a
     /// forgetting filter; nothing is changed then.
-    #[inline]
+    #[inline(never)]
     pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
-        (self.traits.shortcut.insert)(self, hash)
+        with_any_width!(plain self.traits.width, W => self.insert_in_place::<W>(hash), None)
     }
 
     /// Removes one copy. `None` if the removal needs more than the shortcut; nothing is changed then.
-    #[inline]
+    #[inline(never)]
     pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> Option<()> {
-        (self.traits.shortcut.remove)(self, hash)
+        with_any_width!(plain self.traits.width, W => self.remove_in_place::<W>(hash), None)
     }
 
+    #[inline(never)]
     fn insert_in_place<W: Width>(&mut self, hash: KeyHash) -> Option<bool> {
         let (region, rem) = self.traits.span.region(hash)?;
         let place = Place::<W>::new(hash.local(), rem);
@@ -108,7 +87,11 @@ impl Transaction {
         }
     }
 
+    #[inline(never)]
     fn remove_in_place<W: Width>(&mut self, hash: KeyHash) -> Option<()> {
+        if self.kind() != Kind::Counting {
+            return None;
+        }
         let (region, rem) = self.traits.span.region(hash)?;
         let place = Place::<W>::new(hash.local(), rem);
         let removed = in_place!(

@@ -3,11 +3,10 @@
 use super::partition;
 use super::partition::{Buffers, Hashes, Manner, Outcomes};
 use super::pending::{BatchTarget, Pending};
-use super::single::Shortcut;
 use super::target::Target;
 use crate::cuckoo::{
-    Counts, Delta, Inserted, KeyHash, KeyHasher, Kind, Place, RegionId, Search, Span, region, with_any_width,
-    with_width,
+    AnyWidth, Counts, Delta, Inserted, KeyHash, KeyHasher, Kind, Place, RegionId, Search, Span, region,
+    with_any_width, with_width,
 };
 use crate::error::Result;
 use crate::file::{Overlay, PublishedFile, UnpublishedFile};
@@ -84,14 +83,14 @@ pub(super) struct Transaction {
 pub(super) struct Traits {
     pub(super) hasher: KeyHasher,
     pub(super) span: Span,
+    pub(super) width: AnyWidth,
     pub(super) kind: Kind,
-    pub(super) shortcut: Shortcut,
 }
 
 impl Traits {
-    fn of(identity: &Identity) -> Self {
+    const fn of(identity: &Identity) -> Self {
         let Identity { hasher, geometry, kind, .. } = *identity;
-        Self { hasher, span: geometry.span(), kind, shortcut: Shortcut::of(geometry.width, kind) }
+        Self { hasher, span: geometry.span(), width: geometry.width, kind }
     }
 }
 
