@@ -168,7 +168,7 @@ pub(crate) struct UnpublishedFile {
     /// The checksums of the pages that were filled, in order.
     sums: Vec<u32>,
     /// Whether a page was changed since, for all pages. Bytes and not bits: a change need not load the others, which one of
-    /// the last may have stored. Single removals take 12 % less time.
+    /// the last may have stored. Single removals are 1.12 times as fast.
     stale: Vec<Stale>,
     /// Claimed when the file is created, so that the file is never without it once it is published.
     presence: Option<Presence>,
