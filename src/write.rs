@@ -26,6 +26,7 @@ mod single;
 mod target;
 mod time;
 mod transaction;
+mod work;
 mod writer;
 
 pub use batches::Batches;

@@ -74,7 +74,7 @@ mod vector {
 
     use safe_arch::{
         bitandnot_m128i, cmp_eq_mask_i16_m128i, m128i, move_mask_i8_m128i, pack_i16_to_i8_m128i,
-        set_splat_i16_m128i, sub_saturating_u16_m128i,
+        set_splat_i16_m128i, shl_imm_u64_m128i, sub_saturating_u16_m128i,
     };
 
     use crate::cuckoo::Width;
@@ -178,11 +178,12 @@ mod vector {
 
         #[inline(always)]
         pub(in crate::cuckoo) fn only_match(&self, query: Slot<W>) -> Option<(bool, u32)> {
-            let matching = self.matching(query).bits();
+            let matching = self.matching(query).0;
             // The lanes directly above those. The highest lane of each bucket has none above it.
-            let above = (matching & 0b0111_0111) << 1;
-            let is_one = matching.is_power_of_two() && self.digits().bits() & above == 0;
-            if is_one { first(matching) } else { None }
+            let above = shl_imm_u64_m128i::<16>(matching);
+            // One bit for each lane that matches, then one for each digit above such a lane: a digit makes a second bit.
+            let bits = move_mask_i8_m128i(pack_i16_to_i8_m128i(matching, self.digits().0 & above)) as u32;
+            if bits.is_power_of_two() { first(bits) } else { None }
         }
 
         #[inline(always)]

@@ -467,9 +467,10 @@ pub(crate) fn try_remove<W: Width, B: BucketsMut<W>>(
     let [(first_id, first), (second_id, second)] = place.load(buckets)?;
     let Some((other, lane)) = first.only_match(second, place.fingerprint) else { return Ok(None) };
     let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
-    let tail = bucket.slot(lane).tail_length();
+    let slot = bucket.slot(lane);
+    let tail = slot.tail_length();
     if tail.is_some() {
-        buckets.store(id, bucket.without(lane));
+        buckets.store(id, bucket.less(lane, slot));
     }
     Ok(tail)
 }

@@ -26,6 +26,9 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
+    /// In memory for the regions alone, which has no checksums.
+    pub(super) const OF_REGIONS: Self = Self { data: 0, sums: 0 };
+
     pub(crate) fn new(geometry: Geometry) -> Self {
         Self { data: (geometry.data() / 8) as usize, sums: (geometry.sums() / 4) as usize }
     }

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 #[cfg(target_os = "linux")]
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed};
 
+use super::memory::is_exceeded_by;
 use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId, Span};
 use crate::format::{Geometry, LIVE, LIVE_EPOCH, PAGE, REGION};
 
@@ -304,7 +305,7 @@ impl MapMut {
     }
 
     /// Like `anonymous`, in huge pages if the system has them, so that the processor's address cache (TLB) covers more
-    /// of the memory.
+    /// of the memory: a change at random is cheaper by 10 to 20 ns.
     pub(crate) fn anonymous_huge(length: u64) -> io::Result<Self> {
         let map = Self::anonymous(length)?;
         #[cfg(target_os = "linux")]
@@ -375,6 +376,22 @@ pub(crate) struct RegionsMut {
 }
 
 impl RegionsMut {
+    /// Memory without a file for `count` empty regions; `None` if it cannot be had, or is more than an eighth of the memory
+    /// that this process may use.
+    pub(crate) fn in_memory(count: u64) -> Option<Self> {
+        /// Of half the memory.
+        const SHARE: u64 = 4;
+        /// On a virtual machine, getting 108 huge pages that had not been used lately took 0.35 to 0.5 s, and small pages for
+        /// as much memory 0.07 s.
+        const HUGE: u64 = 64 << 20;
+        let length = count.checked_mul(REGION)?;
+        if is_exceeded_by(length.checked_mul(SHARE)?) {
+            return None;
+        }
+        let map = if length <= HUGE { MapMut::anonymous_huge(length) } else { MapMut::anonymous(length) };
+        Self::new(map.ok()?, 0, count).ok()
+    }
+
     /// `count` regions from byte `data` on. Fails if they do not lie within the mapping.
     pub(crate) fn new(map: MapMut, data: u64, count: u64) -> io::Result<Self> {
         let regions = Regions::of(&map.0, data, count)?;

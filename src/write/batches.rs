@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::inserted::{Inserted, by_index};
 use super::partition::{Buffers, Hashes, Manner, Mode, Told, Until};
-use super::transaction::Work;
+use super::work::Work;
 use super::writer::Writer;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, Result};

@@ -13,7 +13,8 @@
 //! transaction. Dying in a publication leaves the old file or the new one under the name, each whole.
 
 use super::pending::Pending;
-use super::transaction::{Transaction, Work};
+use super::transaction::Transaction;
+use super::work::Work;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
 use crate::events;

@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use super::batches::hashes_of;
 use super::partition::{Mode, Told, Until};
 use super::time::{self, InTime, InsertedAt, Seen, Time};
-use super::transaction::{Transaction, Work};
+use super::transaction::Transaction;
+use super::work::Work;
 use super::writer::Writer;
 use crate::cuckoo::{
     BUCKETS_PER_REGION, BucketId, Buckets, BucketsMut, Forgetting, Kept, Key, KeyHash, Kind, Place, RegionId,

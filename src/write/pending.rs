@@ -154,7 +154,7 @@ mod tests {
     use crate::format::PAGE;
     use crate::options::Options;
     use crate::write::Batches;
-    use crate::write::transaction::Work;
+    use crate::write::work::Work;
     use std::collections::BTreeMap;
     use std::os::unix::fs::FileExt;
 

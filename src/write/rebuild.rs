@@ -7,7 +7,9 @@ use super::commit::{Committed, WriterState};
 use super::partition::Buffers;
 use super::target::Target;
 #[cfg(feature = "store")]
-use super::transaction::{Transaction, Work};
+use super::transaction::Transaction;
+#[cfg(feature = "store")]
+use super::work::Work;
 use super::writer::Writer;
 use crate::cuckoo::Counts;
 #[cfg(feature = "store")]

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::file::{Overlay, PublishedFile, Region, RegionBits};
-use crate::system::{MapMut, RegionsMut, WordsMut, is_exceeded_by};
+use crate::system::{RegionsMut, WordsMut};
 
 /// Changed buckets for each page of the file from which on a copy is cheaper. A page costs some five microseconds to be
 /// copied and later compared. A change beside the file costs no more than one in a copy, until many buckets are changed:
@@ -16,14 +16,6 @@ use crate::system::{MapMut, RegionsMut, WordsMut, is_exceeded_by};
 /// Removals from 100 million keys with their commit, in seconds, with a copy from 24, 40 and 64 on: 1.5 million (28 a page)
 /// 0.69, 0.45, 0.41; 2 million (37) 0.70, 0.49, 0.51; 6 million (112) 1.25, 1.48, 1.34.
 pub(super) const CHANGES_A_PAGE: usize = 40;
-
-/// A copy takes at most this part of half the memory.
-const SHARE: u64 = 4;
-
-/// A copy of up to this many bytes lies in huge pages, which make a change cheaper by 10 to 20 ns. But on a virtual
-/// machine, getting 108 huge pages that had not been used lately took 0.35 to 0.5 s, and small pages for as much memory
-/// 0.07 s.
-const HUGE: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Shadow(RegionsMut);
@@ -47,18 +39,13 @@ impl Shadow {
     /// operation that needs that page reports it.
     pub(super) fn of(published: &PublishedFile, changes: &Overlay) -> Option<Self> {
         let regions = published.checkpoint.identity.geometry.regions();
-        let length = regions.checked_mul(8 * BUCKETS_PER_REGION as u64)?;
-        if is_exceeded_by(length.saturating_mul(SHARE)) {
-            return None;
-        }
-        let memory =
-            if length <= HUGE { MapMut::anonymous_huge(length) } else { MapMut::anonymous(length) }.ok()?;
+        let memory = RegionsMut::in_memory(regions)?;
         let mut words = [0; BUCKETS_PER_REGION as usize];
         for region in (0..regions).map(|region| RegionId(region as u32)) {
             published.read_region(region, changes.region(region), &mut words).ok()?;
-            memory.set_words(index(region, BucketId(0)), &words);
+            memory.map().set_words(index(region, BucketId(0)), &words);
         }
-        RegionsMut::new(memory, 0, regions).ok().map(Self)
+        Some(Self(memory))
     }
 
     /// `None` if there is no such region.
@@ -132,7 +119,7 @@ mod tests {
     use super::*;
     use crate::options::Options;
     use crate::write::Batches;
-    use crate::write::transaction::Work;
+    use crate::write::work::Work;
 
     #[test]
     fn a_copy_reads_as_the_file_with_its_changes_and_knows_them_again() {

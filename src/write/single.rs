@@ -2,113 +2,137 @@
 //!
 //! An insert waits for memory. Meanwhile the processor works at several others, if each has few instructions and no
 //! branch that it would have to guess. So inserts that need a search, the verification of a page or an error are left
-//! to `transaction.rs`; each width has a function of its own, as values of the others would take registers; and changes
-//! of a published file that are not made in a copy have another one, as what may allocate takes registers too.
+//! to `transaction.rs`; each width has functions of its own, chosen once for all keys; and changes of a published file
+//! that are not made in a copy have another one, as what may allocate takes registers.
 
-use super::transaction::{Transaction, Work};
+use std::convert::Infallible;
+
+use super::pending::Pending;
+use super::work::{Traits, Work};
 use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
-use crate::cuckoo::{KeyHash, Kind, Place, RegionId, Width, with_any_width};
+use crate::cuckoo::{AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId, Width, with_any_width};
+use crate::file::PublishedFile;
 
-/// Evaluates `$change` with the buckets of a region that can be changed in place as `$buckets`; `$beside` for a published
-/// file whose changes are kept beside it.
-macro_rules! in_place {
-    ($work:expr, $region:expr, $buckets:ident => $change:expr, $beside:expr) => {
-        match $work {
-            Work::Unpublished(file, _) => file.region($region).map(|mut region| {
-                let $buckets = &mut region;
-                let Ok(outcome) = $change;
-                outcome
-            }),
-            Work::Published(_, pending) => match pending.copied($region) {
-                Some(mut region) => {
-                    let $buckets = &mut region;
-                    let Ok(outcome) = $change;
-                    Some(outcome)
-                }
-                None => return $beside,
-            },
-        }
-    };
+/// The functions for a width and a kind. They return `None` if a change needs more than the shortcut; nothing is
+/// changed then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shortcut {
+    insert: fn(&mut Work, &mut Delta, &Traits, KeyHash) -> Option<bool>,
+    remove: fn(&mut Work, &mut Delta, &Traits, KeyHash) -> Option<()>,
 }
 
-/// The same beside a published file. `None` if its pages may not be intact, or a copy was just made.
-macro_rules! beside {
-    ($work:expr, $region:expr, $buckets:ident => $change:expr) => {
-        match $work {
-            Work::Published(published, pending) => pending.beside(published, $region).map(|mut region| {
-                let $buckets = &mut region;
-                let Ok(outcome) = $change;
-                outcome
-            }),
-            Work::Unpublished(..) => None,
-        }
-    };
+impl Shortcut {
+    /// For no change at all, as in a forgetting filter.
+    const NONE: Self = Self { insert: |_, _, _, _| None, remove: |_, _, _, _| None };
+
+    pub(super) fn of(width: AnyWidth, kind: Kind) -> Self {
+        with_any_width!(plain width, W => match kind {
+            Kind::Counting => Self { insert: insert::<W>, remove: remove::<W> },
+            Kind::Set => Self { insert: insert::<W>, ..Self::NONE },
+            Kind::Forgetting => Self::NONE,
+        }, Self::NONE)
+    }
+
+    #[inline]
+    pub(super) fn insert(
+        &self,
+        work: &mut Work,
+        delta: &mut Delta,
+        traits: &Traits,
+        hash: KeyHash,
+    ) -> Option<bool> {
+        (self.insert)(work, delta, traits, hash)
+    }
+
+    #[inline]
+    pub(super) fn remove(
+        &self,
+        work: &mut Work,
+        delta: &mut Delta,
+        traits: &Traits,
+        hash: KeyHash,
+    ) -> Option<()> {
+        (self.remove)(work, delta, traits, hash)
+    }
 }
 
-impl Transaction {
-    /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut, as it does in a
-    /// forgetting filter; nothing is changed then.
-    #[inline(never)]
-    pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
-        with_any_width!(plain self.traits.width, W => self.insert_in_place::<W>(hash), None)
-    }
+/// Where a key belongs. For a key of another shard, there is no such region.
+#[inline(always)]
+fn place<W: Width>(traits: &Traits, hash: KeyHash) -> (RegionId, Place<W>) {
+    let (region, rem) = traits.span.region_or_beyond(hash);
+    (region, Place::new(hash.local(), rem))
+}
 
-    /// Removes one copy. `None` if the removal needs more than the shortcut; nothing is changed then.
-    #[inline(never)]
-    pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> Option<()> {
-        with_any_width!(plain self.traits.width, W => self.remove_in_place::<W>(hash), None)
+fn insert<W: Width>(work: &mut Work, delta: &mut Delta, traits: &Traits, hash: KeyHash) -> Option<bool> {
+    let (region, place) = place::<W>(traits, hash);
+    match work {
+        Work::Unpublished(file, _) => insert_into(file.region(region)?, place, delta, traits),
+        Work::Published(published, pending) => match pending.copied(region) {
+            Some(region) => insert_into(region, place, delta, traits),
+            None => insert_beside(published, pending, region, place, delta, traits),
+        },
     }
+}
 
-    #[inline(never)]
-    fn insert_in_place<W: Width>(&mut self, hash: KeyHash) -> Option<bool> {
-        let (region, rem) = self.traits.span.region(hash)?;
-        let place = Place::<W>::new(hash.local(), rem);
-        let tried = in_place!(
-            &mut self.work, region, buckets => try_insert(buckets, place), self.insert_beside(region, place)
-        );
-        self.inserted::<W>(tried?)
-    }
+#[inline(never)]
+fn insert_beside<W: Width>(
+    published: &PublishedFile,
+    pending: &mut Pending,
+    region: RegionId,
+    place: Place<W>,
+    delta: &mut Delta,
+    traits: &Traits,
+) -> Option<bool> {
+    insert_into(pending.beside(published, region)?, place, delta, traits)
+}
 
-    #[inline(never)]
-    fn insert_beside<W: Width>(&mut self, region: RegionId, place: Place<W>) -> Option<bool> {
-        let tried = beside!(&mut self.work, region, buckets => try_insert(buckets, place));
-        self.inserted::<W>(tried?)
-    }
-
-    #[inline(always)]
-    fn inserted<W: Width>(&mut self, tried: Tried) -> Option<bool> {
-        match tried {
-            Tried::Stored => {
-                self.delta.stored::<W>();
-                Some(true)
-            }
-            Tried::Matches if self.kind() == Kind::Set => Some(false),
-            Tried::Matches | Tried::Crowded => None,
+#[inline(always)]
+fn insert_into<W: Width>(
+    mut region: impl BucketsMut<W, Error = Infallible>,
+    place: Place<W>,
+    delta: &mut Delta,
+    traits: &Traits,
+) -> Option<bool> {
+    let Ok(tried) = try_insert(&mut region, place);
+    match tried {
+        Tried::Stored => {
+            delta.stored::<W>();
+            Some(true)
         }
+        Tried::Matches if traits.kind == Kind::Set => Some(false),
+        Tried::Matches | Tried::Crowded => None,
     }
+}
 
-    #[inline(never)]
-    fn remove_in_place<W: Width>(&mut self, hash: KeyHash) -> Option<()> {
-        if self.kind() != Kind::Counting {
-            return None;
-        }
-        let (region, rem) = self.traits.span.region(hash)?;
-        let place = Place::<W>::new(hash.local(), rem);
-        let removed = in_place!(
-            &mut self.work, region, buckets => try_remove(buckets, place), self.remove_beside(region, place)
-        );
-        self.removed(removed??)
+fn remove<W: Width>(work: &mut Work, delta: &mut Delta, traits: &Traits, hash: KeyHash) -> Option<()> {
+    let (region, place) = place::<W>(traits, hash);
+    match work {
+        Work::Unpublished(file, _) => remove_from(file.region(region)?, place, delta),
+        Work::Published(published, pending) => match pending.copied(region) {
+            Some(region) => remove_from(region, place, delta),
+            None => remove_beside(published, pending, region, place, delta),
+        },
     }
+}
 
-    #[inline(never)]
-    fn remove_beside<W: Width>(&mut self, region: RegionId, place: Place<W>) -> Option<()> {
-        let removed = beside!(&mut self.work, region, buckets => try_remove(buckets, place));
-        self.removed(removed??)
-    }
+#[inline(never)]
+fn remove_beside<W: Width>(
+    published: &PublishedFile,
+    pending: &mut Pending,
+    region: RegionId,
+    place: Place<W>,
+    delta: &mut Delta,
+) -> Option<()> {
+    remove_from(pending.beside(published, region)?, place, delta)
+}
 
-    #[inline(always)]
-    fn removed(&mut self, tail: u32) -> Option<()> {
-        self.delta.removed(Removed::Entry { tail });
-        Some(())
-    }
+#[inline(always)]
+fn remove_from<W: Width>(
+    mut region: impl BucketsMut<W, Error = Infallible>,
+    place: Place<W>,
+    delta: &mut Delta,
+) -> Option<()> {
+    let Ok(removed) = try_remove(&mut region, place);
+    delta.removed(Removed::Entry { tail: removed? });
+    Some(())
 }

@@ -2,67 +2,14 @@
 
 use super::partition;
 use super::partition::{Buffers, Hashes, Manner, Outcomes};
-use super::pending::{BatchTarget, Pending};
-use super::target::Target;
+use super::single::Shortcut;
+use super::work::{Traits, Work};
 use crate::cuckoo::{
-    AnyWidth, Counts, Delta, Inserted, KeyHash, KeyHasher, Kind, Place, RegionId, Search, Span, region,
-    with_any_width, with_width,
+    Counts, Delta, Inserted, KeyHash, Kind, Place, RegionId, Search, region, with_any_width, with_width,
 };
 use crate::error::Result;
-use crate::file::{Overlay, PublishedFile, UnpublishedFile};
-use crate::format::{Identity, Metadata};
-
-/// The files that a transaction works on, and its changes to them so far.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// Over a published file, which stays as it is until the commit.
-    Published(Box<PublishedFile>, Pending),
-    /// Directly in a file that the commit publishes; it replaces the published file, if there is one.
-    Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
-}
-
-impl Work {
-    #[inline]
-    fn target(&self) -> Target<'_, &Pending> {
-        match self {
-            Self::Published(published, pending) => Target::Published(published, pending),
-            Self::Unpublished(file, _) => Target::Unpublished(file),
-        }
-    }
-
-    #[inline]
-    pub(super) fn target_mut(&mut self) -> Target<'_, &mut Pending> {
-        match self {
-            Self::Published(published, pending) => Target::Published(published, pending),
-            Self::Unpublished(file, _) => Target::Unpublished(file),
-        }
-    }
-
-    /// The target for many changes.
-    pub(super) fn target_for_batch(&mut self) -> Target<'_, &mut Overlay> {
-        match self {
-            Self::Published(published, pending) => match pending.for_batch(published) {
-                BatchTarget::Overlay(overlay) => Target::Published(published, overlay),
-                BatchTarget::Shadow(shadow) => Target::Copied(published, shadow),
-            },
-            Self::Unpublished(file, _) => Target::Unpublished(file),
-        }
-    }
-
-    /// The identity of the file that is being changed.
-    #[inline]
-    pub(super) fn identity(&self) -> &Identity {
-        self.target().identity()
-    }
-
-    /// The published file, if there is one yet.
-    pub(super) fn published(&self) -> Option<&PublishedFile> {
-        match self {
-            Self::Published(published, _) => Some(published),
-            Self::Unpublished(_, old) => old.as_deref(),
-        }
-    }
-}
+use crate::file::UnpublishedFile;
+use crate::format::Metadata;
 
 /// Everything a transaction can change.
 #[derive(Debug)]
@@ -75,29 +22,14 @@ pub(super) struct Transaction {
     pub(super) metadata: Metadata,
     pub(super) search: Search,
     pub(super) traits: Traits,
-}
-
-/// What single inserts and removals need to know of the file that is being changed, in one place. To find it in the file
-/// took them thirty instructions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Traits {
-    pub(super) hasher: KeyHasher,
-    pub(super) span: Span,
-    pub(super) width: AnyWidth,
-    pub(super) kind: Kind,
-}
-
-impl Traits {
-    const fn of(identity: &Identity) -> Self {
-        let Identity { hasher, geometry, kind, .. } = *identity;
-        Self { hasher, span: geometry.span(), width: geometry.width, kind }
-    }
+    shortcut: Shortcut,
 }
 
 impl Transaction {
     pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
-        let traits = Traits::of(work.identity());
-        Self { work, counts, delta: Delta::default(), metadata, search: Search::new(), traits }
+        let identity = work.identity();
+        let (traits, shortcut) = (Traits::of(identity), Shortcut::of(identity.geometry.width, identity.kind));
+        Self { work, counts, delta: Delta::default(), metadata, search: Search::new(), traits, shortcut }
     }
 
     /// The counters with the changes of the transaction.
@@ -135,6 +67,19 @@ impl Transaction {
             region::count(&mut self.work.target().region(id), place)
         })?;
         Ok(self.kind().capped(count.unwrap_or(width.slots().highest_count())))
+    }
+
+    /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut, as it does in a
+    /// forgetting filter; nothing is changed then.
+    #[inline]
+    pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
+        self.shortcut.insert(&mut self.work, &mut self.delta, &self.traits, hash)
+    }
+
+    /// Removes one copy. `None` if the removal needs more than the shortcut; nothing is changed then.
+    #[inline]
+    pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> Option<()> {
+        self.shortcut.remove(&mut self.work, &mut self.delta, &self.traits, hash)
     }
 
     /// Inserts a key into a set or a counting filter; returns the region if it has no room.
@@ -183,9 +128,10 @@ impl Transaction {
             Work::Published(published, _) => Some(published),
             Work::Unpublished(_, old) => old,
         };
-        let traits = Traits::of(&file.identity);
-        let work = Work::Unpublished(Box::new(file), old);
-        Self { work, counts, delta: Delta::default(), traits, ..self }
+        Self {
+            search: self.search,
+            ..Self::new(Work::Unpublished(Box::new(file), old), counts, self.metadata)
+        }
     }
 
     /// Removes one copy; false if there was none.

@@ -8,7 +8,8 @@ use super::doubling;
 use super::partition::Buffers;
 use super::repair::{Repair, find_damage, quarantine};
 use super::time::InTime;
-use super::transaction::{Transaction, Work};
+use super::transaction::Transaction;
+use super::work::Work;
 use crate::cuckoo::{Key, KeyHash, Kind, RegionId};
 use crate::error::{Error, Result};
 use crate::events;
@@ -26,7 +27,8 @@ use crate::system::Files;
 /// reports errors. Until it is committed, a changed bucket of a published filter takes 10 to 20 bytes of memory, and a
 /// region of 64 KiB with a changed bucket 200 to 800 bytes more, with 17 up to 1,900; with more than 4,096 it takes 64 KiB in
 /// all. A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file
-/// is at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again.
+/// is at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again. A new
+/// filter of up to 64 MiB lies in memory until its first commit.
 ///
 /// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] if they meet a
@@ -76,15 +78,6 @@ impl Writer {
         let outcome = change(&mut open.transaction);
         self.open = Some(open);
         Ok(outcome)
-    }
-
-    /// Like `change`; returning `None` must leave the transaction untouched. `None` also if the writer is poisoned.
-    #[inline(always)]
-    fn change_quickly<T>(&mut self, change: impl FnOnce(&mut Transaction) -> Option<T>) -> Option<T> {
-        let mut open = self.open.take()?;
-        let outcome = change(&mut open.transaction);
-        self.open = Some(open);
-        outcome
     }
 
     /// The filter's path: absolute, with all symbolic links resolved when it was opened.
@@ -148,10 +141,8 @@ impl Writer {
     #[inline]
     pub fn insert(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
-        match self.change_quickly(|transaction| transaction.insert_quickly(hash)) {
-            Some(new) => Ok(new),
-            None => self.insert_slowly(hash),
-        }
+        let quickly = self.open.as_deref_mut().and_then(|open| open.transaction.insert_quickly(hash));
+        quickly.map_or_else(|| self.insert_slowly(hash), Ok)
     }
 
     #[inline(never)]
@@ -181,7 +172,7 @@ impl Writer {
     #[inline]
     pub fn remove(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
-        match self.change_quickly(|transaction| transaction.remove_quickly(hash)) {
+        match self.open.as_deref_mut().and_then(|open| open.transaction.remove_quickly(hash)) {
             Some(()) => Ok(true),
             None => self.remove_slowly(hash),
         }

@@ -1,0 +1,75 @@
+//! The files that a transaction works on, and its changes to them.
+
+use super::pending::{BatchTarget, Pending};
+use super::target::Target;
+use crate::cuckoo::{KeyHasher, Kind, Span};
+use crate::file::{Overlay, PublishedFile, UnpublishedFile};
+use crate::format::Identity;
+
+/// The files that a transaction works on, and its changes to them so far.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Over a published file, which stays as it is until the commit.
+    Published(Box<PublishedFile>, Pending),
+    /// Directly in a file that the commit publishes; it replaces the published file, if there is one.
+    Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
+}
+
+impl Work {
+    #[inline]
+    pub(super) fn target(&self) -> Target<'_, &Pending> {
+        match self {
+            Self::Published(published, pending) => Target::Published(published, pending),
+            Self::Unpublished(file, _) => Target::Unpublished(file),
+        }
+    }
+
+    #[inline]
+    pub(super) fn target_mut(&mut self) -> Target<'_, &mut Pending> {
+        match self {
+            Self::Published(published, pending) => Target::Published(published, pending),
+            Self::Unpublished(file, _) => Target::Unpublished(file),
+        }
+    }
+
+    /// The target for many changes.
+    pub(super) fn target_for_batch(&mut self) -> Target<'_, &mut Overlay> {
+        match self {
+            Self::Published(published, pending) => match pending.for_batch(published) {
+                BatchTarget::Overlay(overlay) => Target::Published(published, overlay),
+                BatchTarget::Shadow(shadow) => Target::Copied(published, shadow),
+            },
+            Self::Unpublished(file, _) => Target::Unpublished(file),
+        }
+    }
+
+    /// The identity of the file that is being changed.
+    #[inline]
+    pub(super) fn identity(&self) -> &Identity {
+        self.target().identity()
+    }
+
+    /// The published file, if there is one yet.
+    pub(super) fn published(&self) -> Option<&PublishedFile> {
+        match self {
+            Self::Published(published, _) => Some(published),
+            Self::Unpublished(_, old) => old.as_deref(),
+        }
+    }
+}
+
+/// What single inserts and removals need to know of the file that is being changed, in one place. To find it in the file
+/// took them thirty instructions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traits {
+    pub(super) hasher: KeyHasher,
+    pub(super) span: Span,
+    pub(super) kind: Kind,
+}
+
+impl Traits {
+    pub(super) const fn of(identity: &Identity) -> Self {
+        let Identity { hasher, geometry, kind, .. } = *identity;
+        Self { hasher, span: geometry.span(), kind }
+    }
+}
