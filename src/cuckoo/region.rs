@@ -63,32 +63,31 @@ pub(crate) fn count<W: Width, B: Buckets<W>>(
     Ok(first.copies_in_either(second, place.fingerprint))
 }
 
-/// The outcome of [`try_insert`].
+/// What an insert needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tried {
-    /// An entry with a fresh tail was stored.
-    Stored,
-    /// Nothing was stored, as an entry matches.
+pub(crate) enum Insertion<W> {
+    /// To store this bucket, with an entry of a fresh tail.
+    Store { id: BucketId, bucket: Bucket<W> },
+    /// An entry matches.
     Matches,
-    /// Nothing was stored, as both buckets are full.
+    /// No entry matches, but both buckets are full.
     Crowded,
 }
 
-/// Stores an entry if nothing matches and a lane is free: in the first free lane of the first bucket that has one.
-/// Nearly every insert into a filter ends here.
+/// An entry is to be stored if nothing matches and a lane is free: in the first free lane of the first bucket that has
+/// one. Nearly every insert into a filter is of this kind.
 #[inline(always)]
-pub(crate) fn try_insert<W: Width, B: BucketsMut<W>>(
+pub(crate) fn find_insertion<W: Width, B: Buckets<W>>(
     buckets: &mut B,
     place: Place<W>,
-) -> Result<Tried, B::Error> {
+) -> Result<Insertion<W>, B::Error> {
     let [(first_id, first), (second_id, second)] = place.load(buckets)?;
     if first.either_matches(second, place.fingerprint) {
-        return Ok(Tried::Matches);
+        return Ok(Insertion::Matches);
     }
-    let Some((other, lane)) = first.first_free(second) else { return Ok(Tried::Crowded) };
+    let Some((other, lane)) = first.first_free(second) else { return Ok(Insertion::Crowded) };
     let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
-    buckets.store(id, bucket.with(lane, place.fingerprint));
-    Ok(Tried::Stored)
+    Ok(Insertion::Store { id, bucket: bucket.with(lane, place.fingerprint) })
 }
 
 /// Stores one more copy of a fingerprint. Nothing changes if it returns [`Inserted::NoPath`].
@@ -99,13 +98,16 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     max_kicks: u32,
     search: &mut Search,
 ) -> Result<Inserted<W>, B::Error> {
-    match try_insert(buckets, place)? {
-        Tried::Stored => Ok(Inserted::Stored),
-        Tried::Matches | Tried::Crowded => insert_untried(buckets, place, max_kicks, search),
+    match find_insertion(buckets, place)? {
+        Insertion::Store { id, bucket } => {
+            buckets.store(id, bucket);
+            Ok(Inserted::Stored)
+        }
+        Insertion::Matches | Insertion::Crowded => insert_untried(buckets, place, max_kicks, search),
     }
 }
 
-/// Like [`insert`], after [`try_insert`] stored nothing.
+/// Like [`insert`], if [`find_insertion`] has found nothing to store.
 #[inline(never)]
 pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -457,22 +459,24 @@ impl<W: Layout> United<W> {
     }
 }
 
-/// Takes the entry that matches, if there is just one and it has no digits, and returns the length of its tail. Else
-/// changes nothing and returns `None`.
+/// What the removal of an entry stores, and the length of its tail.
+pub(crate) struct Removal<W> {
+    pub(crate) tail: u32,
+    pub(crate) id: BucketId,
+    pub(crate) bucket: Bucket<W>,
+}
+
+/// The removal of the entry that matches, if there is just one and it has no digits.
 #[inline(always)]
-pub(crate) fn try_remove<W: Width, B: BucketsMut<W>>(
+pub(crate) fn find_removal<W: Width, B: Buckets<W>>(
     buckets: &mut B,
     place: Place<W>,
-) -> Result<Option<u32>, B::Error> {
+) -> Result<Option<Removal<W>>, B::Error> {
     let [(first_id, first), (second_id, second)] = place.load(buckets)?;
     let Some((other, lane)) = first.only_match(second, place.fingerprint) else { return Ok(None) };
     let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
     let slot = bucket.slot(lane);
-    let tail = slot.tail_length();
-    if tail.is_some() {
-        buckets.store(id, bucket.less(lane, slot));
-    }
-    Ok(tail)
+    Ok(slot.tail_length().map(|tail| Removal { tail, id, bucket: bucket.less(lane, slot) }))
 }
 
 /// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal
@@ -487,8 +491,11 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
 ) -> Result<Option<Removed>, B::Error> {
-    match try_remove(buckets, place)? {
-        Some(tail) => Ok(Some(Removed::Entry { tail })),
+    match find_removal(buckets, place)? {
+        Some(Removal { tail, id, bucket }) => {
+            buckets.store(id, bucket);
+            Ok(Some(Removed::Entry { tail }))
+        }
         None => {
             let both = place.load(buckets)?;
             let Some((changed, removed)) = remove_copy(both, place.fingerprint) else { return Ok(None) };

@@ -37,10 +37,13 @@ pub(crate) struct Overlay {
 pub(crate) struct RegionChange {
     /// One bit a bucket: whether it is changed. Where it is `None`, at most [`FEW`] are.
     bits: Option<Box<RegionBits>>,
-    /// The changed buckets, in the order in which they were first changed. Empty if there were more than [`LISTED`].
+    /// The changed buckets, in the order in which they were first changed, and then room for more. Empty if there were more
+    /// than [`LISTED`].
     buckets: Vec<u16>,
-    /// Their words; if there were more than [`LISTED`], one for each bucket of the region.
+    /// Their words, and as much room; if there were more than [`LISTED`], one for each bucket of the region.
     words: Vec<u64>,
+    /// How many buckets are listed.
+    listed: usize,
     /// The place behind the one that was changed again last. A journal often changes the same buckets again, in order.
     next: usize,
     /// The checksums of the pages with the changes in them, once sealed or replayed.
@@ -66,6 +69,13 @@ impl Overlay {
     #[inline]
     pub(crate) fn region_mut(&mut self, id: RegionId) -> &mut RegionChange {
         self.place_mut(id).get_or_insert_default()
+    }
+
+    /// The changes in a region that has a place already.
+    #[inline]
+    pub(crate) fn known_mut(&mut self, id: RegionId) -> Option<&mut RegionChange> {
+        let places = self.places.get_mut(id.0 as usize / TOGETHER)?.as_deref_mut()?;
+        places[id.0 as usize % TOGETHER].as_deref_mut()
     }
 
     #[inline]
@@ -129,7 +139,12 @@ const fn number(index: usize, place: usize) -> RegionId {
 
 impl RegionChange {
     const fn is_empty(&self) -> bool {
-        self.words.is_empty()
+        self.listed == 0 && !self.is_spread()
+    }
+
+    /// The listed buckets.
+    fn list(&self) -> &[u16] {
+        self.buckets.get(..self.listed).unwrap_or_default()
     }
 
     /// Whether there is a word for each bucket.
@@ -141,8 +156,14 @@ impl RegionChange {
     fn is_changed(&self, bucket: BucketId) -> bool {
         match &self.bits {
             Some(bits) => has(bits, bucket),
-            None => is_among(&self.buckets, bucket),
+            None => self.is_among_few(bucket),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_among_few(&self, bucket: BucketId) -> bool {
+        is_among(self.list(), bucket)
     }
 
     /// A bucket's word, if it is changed.
@@ -160,29 +181,32 @@ impl RegionChange {
         if self.is_spread() {
             return Some(bucket.0.into());
         }
-        let (chunks, _) = self.buckets.as_chunks::<COMPARED>();
+        let (chunks, _) = self.list().as_chunks::<COMPARED>();
         let chunk = chunks.iter().position(|chunk| is_among(chunk, bucket)).unwrap_or(chunks.len());
-        let place = self.buckets.get(chunk * COMPARED..)?.iter().position(|other| *other == bucket.0)?;
+        let place = self.list().get(chunk * COMPARED..)?.iter().position(|other| *other == bucket.0)?;
         Some(chunk * COMPARED + place)
     }
 
     #[inline]
     pub(crate) fn set(&mut self, bucket: BucketId, word: u64) {
-        match &mut self.bits {
-            Some(bits) if !has(bits, bucket) && self.words.len() < LISTED => {
-                mark(bits, bucket);
-                self.buckets.push(bucket.0);
-                self.words.push(word);
-            }
-            _ => self.set_otherwise(bucket, word),
+        if let Some(bits) = &mut self.bits
+            && !has(bits, bucket)
+            && let Some(listed) = self.buckets.get_mut(self.listed)
+            && let Some(its_word) = self.words.get_mut(self.listed)
+        {
+            mark(bits, bucket);
+            (*listed, *its_word) = (bucket.0, word);
+            self.listed += 1;
+        } else {
+            self.set_otherwise(bucket, word);
         }
     }
 
-    /// Changes a bucket that is changed already, or one of few, or one more than are listed.
+    /// Changes a bucket that is changed already, or one of few, or one more than there is room for.
     #[inline(never)]
     fn set_otherwise(&mut self, bucket: BucketId, word: u64) {
         if self.is_changed(bucket) {
-            let next = Some(self.next).filter(|next| self.buckets.get(*next) == Some(&bucket.0));
+            let next = Some(self.next).filter(|next| self.list().get(*next) == Some(&bucket.0));
             let Some(place) = next.or_else(|| self.place(bucket)) else { return };
             if let Some(old) = self.words.get_mut(place) {
                 *old = word;
@@ -190,11 +214,11 @@ impl RegionChange {
             self.next = place + 1;
             return;
         }
-        if self.words.len() == FEW {
+        if self.bits.is_none() && self.listed == FEW {
             self.bits = Some(Box::new(self.changed()));
         }
-        if self.words.len() == LISTED {
-            self.spread();
+        if self.listed == self.buckets.len() && !self.is_spread() {
+            self.make_room();
         }
         if let Some(bits) = &mut self.bits {
             mark(bits, bucket);
@@ -202,9 +226,21 @@ impl RegionChange {
         if self.is_spread() {
             self.words[usize::from(bucket.0)] = word;
         } else {
-            self.buckets.push(bucket.0);
-            self.words.push(word);
+            (self.buckets[self.listed], self.words[self.listed]) = (bucket.0, word);
+            self.listed += 1;
         }
+    }
+
+    /// Makes room for at least one bucket more.
+    fn make_room(&mut self) {
+        if self.listed >= LISTED {
+            return self.spread();
+        }
+        let length = (2 * self.listed).clamp(4, LISTED);
+        self.buckets.reserve_exact(length - self.buckets.len());
+        self.buckets.resize(length, 0);
+        self.words.reserve_exact(length - self.words.len());
+        self.words.resize(length, 0);
     }
 
     /// Makes room for a word for each bucket.
@@ -212,7 +248,7 @@ impl RegionChange {
     fn spread(&mut self) {
         let mut words = vec![0; BUCKETS_PER_REGION as usize];
         self.words().for_each(|(bucket, word)| words[usize::from(bucket.0)] = word);
-        (self.buckets, self.words) = (Vec::new(), words);
+        (self.buckets, self.words, self.listed) = (Vec::new(), words, 0);
     }
 
     /// One bit for each bucket: whether it is changed.
@@ -221,7 +257,7 @@ impl RegionChange {
             return **bits;
         }
         let mut bits = [0; _];
-        self.buckets.iter().for_each(|bucket| mark(&mut bits, BucketId(*bucket)));
+        self.list().iter().for_each(|bucket| mark(&mut bits, BucketId(*bucket)));
         bits
     }
 
@@ -239,13 +275,14 @@ impl RegionChange {
         self.bits = Some(Box::new(*changed));
         self.buckets.clear();
         self.words.clear();
-        let count: u32 = changed.iter().map(|bits| bits.count_ones()).sum();
-        if count as usize > LISTED {
+        self.listed = changed.iter().map(|bits| bits.count_ones() as usize).sum();
+        if self.listed > LISTED {
             self.words.extend_from_slice(region);
+            self.listed = 0;
             return;
         }
-        self.buckets.reserve(count as usize);
-        self.words.reserve(count as usize);
+        self.buckets.reserve(self.listed);
+        self.words.reserve(self.listed);
         for index in indices(changed) {
             self.buckets.push(index as u16);
             self.words.push(region[index as usize]);
@@ -259,7 +296,7 @@ impl RegionChange {
             _ => &[],
         };
         let spread = indices(bits).filter_map(|index| Some((index as u16, *self.words.get(index as usize)?)));
-        let listed = self.buckets.iter().copied().zip(self.words.iter().copied());
+        let listed = self.list().iter().copied().zip(self.words.iter().copied());
         listed.chain(spread).map(|(bucket, word)| (BucketId(bucket), word))
     }
 

@@ -216,7 +216,10 @@ impl PublishedFile {
         for (region, change) in overlay.ascending_mut() {
             let bits = change.changed();
             let changed = changed_pages(region, &bits);
-            changed.iter().for_each(|id| self.pages.read(*id, page_mut(&mut words, *id)));
+            for id in &changed {
+                self.pages.prefetch_page(PageId(id.0 + 1));
+                self.pages.read(*id, page_mut(&mut words, *id));
+            }
             change.apply_to(&mut words);
             let (bits, _) = bits.as_chunks();
             for id in changed {
@@ -254,8 +257,10 @@ impl PublishedFile {
         let changed = changed_pages(region, &change.changed());
         let (Some(first), Some(last)) = (changed.first(), changed.last()) else { return Ok(()) };
         let mut sums = [0; PAGES_PER_REGION as usize];
-        let mut read =
-            |id: PageId| sums[id.in_region() as usize] = self.pages.read_with_sum(id, page_mut(words, id));
+        let mut read = |id: PageId| {
+            self.pages.prefetch_page(PageId(id.0 + 1));
+            sums[id.in_region() as usize] = self.pages.read_with_sum(id, page_mut(words, id));
+        };
         // If there are many, also those between them, which are written as they are.
         let together = changed.len() >= PAGES_WORTH_ONE_WRITE;
         if together {

@@ -434,7 +434,7 @@ mod tests {
         let expected = |page: u64| {
             let mut expected = [0_u64; BUCKETS_PER_PAGE as usize];
             if pages.contains(&page) {
-                expected[if page % 2 == 0 { 3 } else { 511 }] = page + 1;
+                expected[if page.is_multiple_of(2) { 3 } else { 511 }] = page + 1;
             }
             expected
         };

@@ -120,6 +120,17 @@ impl Reader {
         key.hash(view.hasher()).ok_or_else(|| self.caller_hashes())
     }
 
+    // Takes the key itself: as a part of the shortcut's function, the closure would have the key kept in memory there.
+    #[inline(never)]
+    fn contains_key_otherwise<K: Key>(&self, key: K) -> Result<bool> {
+        self.contains_otherwise(&|view| self.hash_in(view, &key))
+    }
+
+    #[inline(never)]
+    fn count_key_otherwise<K: Key>(&self, key: K) -> Result<u32> {
+        self.count_otherwise(&|view| self.hash_in(view, &key))
+    }
+
     #[inline(never)]
     fn contains_otherwise(&self, hash: &dyn Fn(&View) -> Result<KeyHash>) -> Result<bool> {
         if let Some(found) = self.quick(|view| view.contains_quickly(self.number, hash(view).ok()?)) {
@@ -309,7 +320,7 @@ impl Lookup for Reader {
                 return Ok(found);
             }
         }
-        self.contains_otherwise(&|view| self.hash_in(view, &key))
+        self.contains_key_otherwise(key)
     }
 
     #[inline]
@@ -321,7 +332,7 @@ impl Lookup for Reader {
                 return Ok(count);
             }
         }
-        self.count_otherwise(&|view| self.hash_in(view, &key))
+        self.count_key_otherwise(key)
     }
 
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {

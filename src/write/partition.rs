@@ -9,7 +9,7 @@ use std::path::Path;
 use super::scratch::Scratch;
 use super::shadow::CHANGES_A_PAGE;
 use super::target::Target;
-use crate::cuckoo::region::Tried;
+use crate::cuckoo::region::Insertion;
 use crate::cuckoo::{
     BucketId, BucketsMut, Delta, Inserted, Kept, KeyHash, Kind, Place, RegionId, Search, Slot, Width,
     forgetting, region, with_any_width,
@@ -206,8 +206,9 @@ impl Outcomes {
             ahead();
             let place = item.place::<W>();
             let (found, told) = match manner.mode {
-                Mode::Insert(kind, told) => match region::try_insert(buckets, place)? {
-                    Tried::Stored => {
+                Mode::Insert(kind, told) => match region::find_insertion(buckets, place)? {
+                    Insertion::Store { id, bucket } => {
+                        buckets.store(id, bucket);
                         self.delta.stored::<W>();
                         self.changes += 1;
                         if told == Told::New {
@@ -215,13 +216,14 @@ impl Outcomes {
                         }
                         continue;
                     }
-                    Tried::Matches if kind == Kind::Set => {
+                    Insertion::Matches if kind == Kind::Set => {
                         if told == Told::Seen {
                             done.push(item.index);
                         }
                         continue;
                     }
-                    tried => (tried == Tried::Matches, told),
+                    Insertion::Matches => (true, told),
+                    Insertion::Crowded => (false, told),
                 },
                 Mode::Remove => {
                     if let Some(removed) = region::remove(buckets, place)? {

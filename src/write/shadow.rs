@@ -29,10 +29,9 @@ const fn index(region: RegionId, bucket: BucketId) -> usize {
 pub(super) struct ShadowRegion<'a>(WordsMut<'a, { BUCKETS_PER_REGION as usize }>);
 
 impl Shadow {
-    /// Whether this number of changed buckets is worth a copy of the file.
-    #[inline]
-    pub(super) const fn is_worth(changes: usize, published: &PublishedFile) -> bool {
-        changes as u64 >= published.checkpoint.identity.geometry.pages() * CHANGES_A_PAGE as u64
+    /// From how many changed buckets on a copy of the file is cheaper.
+    pub(super) const fn worth_from(published: &PublishedFile) -> usize {
+        published.checkpoint.identity.geometry.pages() as usize * CHANGES_A_PAGE
     }
 
     /// A copy of the file with these changes in it; `None` if there is too little memory, or a page is damaged: the

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use super::pending::Pending;
 use super::work::{Traits, Work};
-use crate::cuckoo::region::{Removed, Tried, try_insert, try_remove};
+use crate::cuckoo::region::{Insertion, Removal, Removed, find_insertion, find_removal};
 use crate::cuckoo::{AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId, Width, with_any_width};
 use crate::file::PublishedFile;
 
@@ -93,14 +93,16 @@ fn insert_into<W: Width>(
     delta: &mut Delta,
     traits: &Traits,
 ) -> Option<bool> {
-    let Ok(tried) = try_insert(&mut region, place);
-    match tried {
-        Tried::Stored => {
+    let Ok(insertion) = find_insertion(&mut region, place);
+    match insertion {
+        Insertion::Store { id, bucket } => {
             delta.stored::<W>();
+            // At last: a store beside a file may need more than a few registers, and nothing else needs any by then.
+            region.store(id, bucket);
             Some(true)
         }
-        Tried::Matches if traits.kind == Kind::Set => Some(false),
-        Tried::Matches | Tried::Crowded => None,
+        Insertion::Matches if traits.kind == Kind::Set => Some(false),
+        Insertion::Matches | Insertion::Crowded => None,
     }
 }
 
@@ -132,7 +134,9 @@ fn remove_from<W: Width>(
     place: Place<W>,
     delta: &mut Delta,
 ) -> Option<()> {
-    let Ok(removed) = try_remove(&mut region, place);
-    delta.removed(Removed::Entry { tail: removed? });
+    let Ok(removal) = find_removal(&mut region, place);
+    let Removal { tail, id, bucket } = removal?;
+    delta.removed(Removed::Entry { tail });
+    region.store(id, bucket);
     Some(())
 }
