@@ -13,6 +13,11 @@ use rustix::io::Errno;
 
 use crate::format::frame::MAX_PAYLOAD;
 
+/// Far less than the format allows (16 MiB). A frame is kept in memory until it is written: so the memory is in the cache, and
+/// the same for each frame. A commit of a million changes in 22 MB took 26 ms, and 31 in frames as long as is allowed.
+const FRAME_LIMIT: usize = 1 << 20;
+const _: () = assert!(FRAME_LIMIT <= MAX_PAYLOAD);
+
 /// Bytes of commits in the journal after which they are checkpointed.
 const CHECKPOINT_AT: u64 = 64 << 20;
 
@@ -100,9 +105,9 @@ pub trait Disk: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The most bytes of payload in a journal frame; the rest goes into further frames.
+    /// The most bytes of page records in a journal frame; the rest goes into further frames.
     fn frame_limit(&self) -> usize {
-        MAX_PAYLOAD
+        FRAME_LIMIT
     }
 
     /// Bytes of commits in the journal after which they are checkpointed.

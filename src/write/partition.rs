@@ -91,11 +91,14 @@ impl Buffers {
     }
 }
 
-/// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. The
-/// result is in the first buffer.
-fn sort_by_region(items: &[&[Item]], regions: u64, [from, to]: &mut [Vec<Item>; 2]) {
+/// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. `None` for items
+/// that are in the second buffer. The result is in the first one.
+fn sort_by_region(items: Option<&[&[Item]]>, regions: u64, [from, to]: &mut [Vec<Item>; 2]) {
     let bits = u64::BITS - regions.saturating_sub(1).leading_zeros();
-    pass(items, 0, from);
+    match items {
+        Some(items) => pass(items, 0, from),
+        None => pass(&[to], 0, from),
+    }
     for shift in (8..bits).step_by(8) {
         pass(&[from], shift, to);
         std::mem::swap(from, to);
@@ -336,6 +339,18 @@ pub(super) fn hash_all(
     outcomes.into_iter().collect()
 }
 
+/// Exchanges the items of one thread and the second buffer that they are sorted with, so that sorting takes one buffer more
+/// and not two. Returns whether there is just one thread.
+fn swap_if_one(hashed: &mut [Vec<Vec<Item>>], parts: &mut [Part]) -> bool {
+    if let ([hashed], [part]) = (hashed, parts)
+        && let [items] = &mut **hashed
+    {
+        std::mem::swap(items, &mut part.sorted[1]);
+        return true;
+    }
+    false
+}
+
 /// Takes the keys that [`hash_all`] has put into `buffers`. Returns the outcome and the first error; after an error, a
 /// thread skips the rest of its keys.
 pub(super) fn take_hashed(
@@ -348,18 +363,19 @@ pub(super) fn take_hashed(
     let regions = geometry.regions();
     let division = Division { parts: parts.len(), regions };
     let (mut all, mut failed) = (Outcomes::default(), Ok(()));
+    let is_one = swap_if_one(hashed, parts);
     target.divide(
         division.parts,
         |region| division.part_of(region),
         |targets| {
-            let work = targets.into_iter().zip(parts).enumerate().collect();
+            let work = targets.into_iter().zip(parts.iter_mut()).enumerate().collect();
             let take = |(number, (mut target, part)): (usize, (Target<'_, &mut Overlay>, &mut Part))| {
                 #[cfg(test)]
                 assert!(!tests::BUG.get(), "a bug");
                 // A thread that had no keys to hash has no items for this part.
                 let of_part: Vec<&[Item]> =
                     hashed.iter().filter_map(|hashed| Some(&**hashed.get(number)?)).collect();
-                sort_by_region(&of_part, regions, &mut part.sorted);
+                sort_by_region((!is_one).then_some(&of_part), regions, &mut part.sorted);
                 let mut outcomes = Outcomes::default();
                 let outcome = with_any_width!(geometry.width, W => {
                     take_part::<W>(&mut target, part, manner, &mut outcomes)
@@ -372,6 +388,8 @@ pub(super) fn take_hashed(
             }
         },
     );
+    // Back again: memory for the next keys to be hashed into.
+    swap_if_one(hashed, parts);
     (all, failed)
 }
 

@@ -310,7 +310,12 @@ fn a_large_transaction_is_divided_into_frames_of_the_limit() {
     let pages = MAX_PAYLOAD as u64 / 4112 + 3;
     let mut transaction =
         Transaction { frames: vec![(0..pages).map(|page| (page, words.clone())).collect()], metadata: None };
-    let (bytes, _) = written(std::slice::from_ref(&transaction));
+    let written = |transaction: &Transaction| {
+        let mut written = Written::new();
+        written.append_to(&Limited(MAX_PAYLOAD), HEADER_OF_TESTS.base + 1, transaction);
+        written.bytes()
+    };
+    let bytes = written(&transaction);
     let scanned = Scanned::new(&bytes);
     assert_eq!(scanned.transactions(), (all_found(std::slice::from_ref(&transaction)), None));
     let payloads: Vec<usize> = scanned.scan().unwrap().frames.iter().map(|frame| frame.payload).collect();
@@ -321,13 +326,13 @@ fn a_large_transaction_is_divided_into_frames_of_the_limit() {
     transaction.frames[0].truncate(full as usize);
     let rest = (MAX_PAYLOAD as u64 - full * 4112 - 16) / 10;
     transaction.frames[0].push((full, some_words(rest as u32 / 4 * 4, 1)));
-    let (bytes, _) = written(std::slice::from_ref(&transaction));
+    let bytes = written(&transaction);
     let scanned = Scanned::new(&bytes);
     assert_eq!(scanned.transactions(), (all_found(std::slice::from_ref(&transaction)), None));
     assert_eq!(scanned.scan().unwrap().frames.len(), 2);
 }
 
-/// A disk with short frames.
+/// A disk with frames of another length.
 #[derive(Debug)]
 struct Limited(usize);
 
