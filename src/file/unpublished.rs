@@ -344,8 +344,8 @@ impl UnpublishedFile {
         self.disk.write_at(self.file.as_file(), bytes, offset).at(&self.files.data, "write the new file for")
     }
 
-    /// Writes what is in memory, checksums, superblocks and live area, so that the file is whole under its temporary name. The caller then
-    /// syncs it. May be repeated.
+    /// Writes what is in memory, checksums, superblocks and live area, so that the file is whole under its temporary name.
+    /// The caller then syncs it. May be repeated.
     pub(crate) fn seal(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
         if self.in_memory {
             self.write_regions()?;
@@ -424,6 +424,7 @@ mod tests {
         let small = Reader::open(&path).unwrap().view().unwrap().superblock.clone();
         let geometry = Geometry::new(SlotsPerBucket::Four, regions, 0, Shard::WHOLE).unwrap();
         assert!(geometry.file_length() <= FILL);
+        assert!(in_memory || geometry.pages() > SUMS_A_WRITE as u64);
         let identity = Identity { geometry, ..small.identity };
         let files = Files::new(&dir.path().join("f")).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(crate::system::SystemDisk);
