@@ -49,8 +49,9 @@ const FLUSH_AT: usize = 64 << 20;
 /// as if ext4 visits all blocks of a huge page for each page that is written.
 const FILL: u64 = 2 << 30;
 
-/// The buckets of an empty filter of up to this many bytes are kept in memory until the file is sealed. They lie in huge
-/// pages there.
+/// The buckets of an empty filter of up to this many bytes are kept in memory until the file is sealed, if one thread fills
+/// it. They lie in huge pages there: single removals are 1.2 to 1.4 times as fast as in the file. Two threads filled memory
+/// at 32 to 43 M/s, and the file at 42 to 47 (10 million keys).
 const IN_MEMORY: u64 = 64 << 20;
 
 /// When to sync a file while it is filled, before the sync of the whole file that precedes its publication.
@@ -216,16 +217,18 @@ impl UnpublishedRegion<'_> {
 type Fill<'a> = dyn FnMut(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()> + 'a;
 
 impl UnpublishedFile {
-    /// Creates an empty file of its full length, with the permissions and the owner of `model`, if given.
+    /// Creates an empty file of its full length, with the permissions and the owner of `model`, if given. `threads` will fill
+    /// it.
     pub(crate) fn create(
         files: &Files,
         disk: &Arc<dyn Disk>,
         identity: Identity,
         model: Option<&Rights>,
+        threads: usize,
     ) -> Result<Self> {
         let (empty, geometry) = ([0; BUCKETS_PER_REGION as usize], identity.geometry);
         // A file that one process fills for itself may be one of many, as the shards of a store are.
-        let in_memory = !files.private && geometry.file_length() <= IN_MEMORY;
+        let in_memory = threads == 1 && !files.private && geometry.file_length() <= IN_MEMORY;
         let memory = if in_memory { RegionsMut::in_memory(geometry.regions()) } else { None };
         let to_fill = if memory.is_none() && geometry.file_length() <= FILL { geometry.regions() } else { 0 };
         let file = Self::fill(files, disk, identity, model, Flush::Never, &mut |write| {
@@ -428,7 +431,7 @@ mod tests {
         let identity = Identity { geometry, ..small.identity };
         let files = Files::new(&dir.path().join("f")).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(crate::system::SystemDisk);
-        let new = UnpublishedFile::create(&files, &disk, identity, None).unwrap();
+        let new = UnpublishedFile::create(&files, &disk, identity, None, 1).unwrap();
         assert_eq!(new.in_memory, in_memory);
         // The first and the last, and some whose numbers are 64 times others.
         let pages = [0, 1, 3, 5, 63, 64, 130, 4096, 9000, SUMS_A_WRITE as u64 + 70, geometry.pages() - 1];

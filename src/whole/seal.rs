@@ -31,7 +31,7 @@ impl Options {
         let Some(source) = source else {
             let (identity, policy) = self.design(path)?;
             let identity = Identity { uuid, ..identity };
-            let file = UnpublishedFile::create(&files, &self.disk, identity, None)?;
+            let file = UnpublishedFile::create(&files, &self.disk, identity, None, self.threads)?;
             return Ok(Writer::private(files, self, file, Counts::default(), self.first_metadata(), policy));
         };
         source.at_one_commit("copied", |snapshot| {

@@ -292,7 +292,7 @@ impl WriterState {
             Work::Unpublished(_, Some(published)) => Work::Published(published, Pending::default()),
             Work::Unpublished(file, None) => {
                 drop(file);
-                let file = UnpublishedFile::create(files, &options.disk, identity, None)?;
+                let file = UnpublishedFile::create(files, &options.disk, identity, None, options.threads)?;
                 Work::Unpublished(Box::new(file), None)
             }
         };

@@ -94,7 +94,7 @@ impl Writer {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
         let empty = |files: &Files, model: Option<&Rights>| {
-            let file = UnpublishedFile::create(files, &options.disk, identity, model)?;
+            let file = UnpublishedFile::create(files, &options.disk, identity, model, options.threads)?;
             Ok((file, Counts::new(identity.kind)))
         };
         if force && files.inode()?.is_some() {

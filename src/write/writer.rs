@@ -28,7 +28,7 @@ use crate::system::Files;
 /// region of 64 KiB with a changed bucket 200 to 800 bytes more, with 17 up to 1,900; with more than 4,096 it takes 64 KiB in
 /// all. A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file
 /// is at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again. A new
-/// filter of up to 64 MiB lies in memory until its first commit.
+/// filter of up to 64 MiB that one thread fills lies in memory until its first commit.
 ///
 /// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] if they meet a
