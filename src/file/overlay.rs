@@ -275,14 +275,14 @@ impl RegionChange {
         self.bits = Some(Box::new(*changed));
         self.buckets.clear();
         self.words.clear();
-        self.listed = changed.iter().map(|bits| bits.count_ones() as usize).sum();
-        if self.listed > LISTED {
+        let count = changed.iter().map(|bits| bits.count_ones() as usize).sum();
+        self.listed = if count > LISTED { 0 } else { count };
+        if count > LISTED {
             self.words.extend_from_slice(region);
-            self.listed = 0;
             return;
         }
-        self.buckets.reserve(self.listed);
-        self.words.reserve(self.listed);
+        self.buckets.reserve(count);
+        self.words.reserve(count);
         for index in indices(changed) {
             self.buckets.push(index as u16);
             self.words.push(region[index as usize]);

@@ -50,7 +50,7 @@ const FLUSH_AT: usize = 64 << 20;
 const FILL: u64 = 2 << 30;
 
 /// The buckets of an empty filter of up to this many bytes are kept in memory until the file is sealed, if one thread fills
-/// it. They lie in huge pages there: single removals are 1.2 to 1.4 times as fast as in the file. Two threads filled memory
+/// it. They lie in huge pages there: single removals are 1.3 to 1.5 times as fast as in the file. Two threads filled memory
 /// at 32 to 43 M/s, and the file at 42 to 47 (10 million keys).
 const IN_MEMORY: u64 = 64 << 20;
 

@@ -74,7 +74,8 @@ struct Part {
     done: Vec<u32>,
 }
 
-/// The most bytes that are kept from batch to batch: 2^20 keys, as come from an iterator at a time, take 48 MiB.
+/// The most bytes that are kept from batch to batch: 2^20 keys, as come from an iterator at a time, take 32 MiB
+/// with one thread, and 48 with more.
 const KEPT: usize = 64 << 20;
 
 impl Buffers {
@@ -373,9 +374,9 @@ pub(super) fn take_hashed(
                 #[cfg(test)]
                 assert!(!tests::BUG.get(), "a bug");
                 // A thread that had no keys to hash has no items for this part.
-                let of_part: Vec<&[Item]> =
-                    hashed.iter().filter_map(|hashed| Some(&**hashed.get(number)?)).collect();
-                sort_by_region((!is_one).then_some(&of_part), regions, &mut part.sorted);
+                let of_part = || hashed.iter().filter_map(|hashed| Some(&**hashed.get(number)?)).collect();
+                let of_part: Option<Vec<&[Item]>> = (!is_one).then(of_part);
+                sort_by_region(of_part.as_deref(), regions, &mut part.sorted);
                 let mut outcomes = Outcomes::default();
                 let outcome = with_any_width!(geometry.width, W => {
                     take_part::<W>(&mut target, part, manner, &mut outcomes)

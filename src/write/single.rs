@@ -14,7 +14,8 @@ use crate::cuckoo::{AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId,
 use crate::file::PublishedFile;
 
 /// The functions for a width and a kind. They return `None` if a change needs more than the shortcut; nothing is
-/// changed then.
+/// changed then. They cannot panic between the count of a change and its store, so the writer need not be poisoned for
+/// their time, as it is for that of longer changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shortcut {
     insert: fn(&mut Work, &mut Delta, &Traits, KeyHash) -> Option<bool>,
@@ -97,7 +98,7 @@ fn insert_into<W: Width>(
     match insertion {
         Insertion::Store { id, bucket } => {
             delta.stored::<W>();
-            // At last: a store beside a file may need more than a few registers, and nothing else needs any by then.
+            // At last: a store beside a file may have to allocate, and nothing is left to do then.
             region.store(id, bucket);
             Some(true)
         }
