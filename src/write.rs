@@ -33,6 +33,8 @@ pub use batches::Batches;
 pub use inserted::Inserted;
 #[cfg(feature = "store")]
 pub(crate) use inserted::by_index;
+#[cfg(feature = "store")]
+pub(crate) use partition::Told;
 pub use policy::Limits;
 #[cfg(feature = "store")]
 pub(crate) use rebuild::Contents;

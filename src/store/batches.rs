@@ -3,8 +3,8 @@
 use super::error::{Error, Result};
 use super::fold::Deed;
 use super::update::Update;
-use crate::write::InTime as _;
-use crate::{Batches, Error as FilterError, Key, KeyHash, Kind};
+use crate::write::{InTime as _, Told};
+use crate::{Batches, Error as FilterError, Inserted, Key, KeyHash, Kind};
 
 /// Works on up to [`Options::threads`](crate::Options::threads) threads, each with a shard of its own.
 impl Batches for Update {
@@ -20,8 +20,13 @@ impl Batches for Update {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, FilterError)>> {
-        let expiry = if self.forgets() { self.expiry_now()? } else { 0 };
-        self.take_all(keys, Deed::Insert, &|_| expiry, new)
+        self.insert_telling(keys, Told::New, new)
+    }
+
+    fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
+        let mut inserted = Inserted::all_new(keys.len());
+        let refused = self.insert_telling(keys, Told::Seen, |index| inserted.set_seen(index))?;
+        Ok(inserted.with_refused(refused))
     }
 
     fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<()> {
@@ -31,5 +36,18 @@ impl Batches for Update {
             return Err(FilterError::Kind { path, found, wanted, op: "removing keys" }.into());
         }
         self.take_all(keys, Deed::Remove, &|_| 0, removed).map(drop)
+    }
+}
+
+impl Update {
+    /// Inserts all keys, and calls `done` with the indices of those that `told` says.
+    fn insert_telling<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        told: Told,
+        done: impl FnMut(usize),
+    ) -> Result<Vec<(usize, FilterError)>> {
+        let expiry = if self.forgets() { self.expiry_now()? } else { 0 };
+        self.take_all(keys, Deed::Insert(told), &|_| expiry, done)
     }
 }

@@ -12,7 +12,7 @@ use super::run::RecordKey;
 use super::sealed::Sealed;
 use super::version::Version;
 use crate::system::new_uuid;
-use crate::write::{InTime as _, by_index};
+use crate::write::{InTime as _, Told, by_index};
 use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Writer};
 
 /// Keys that are folded together.
@@ -29,11 +29,25 @@ pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
 /// What is done with each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
-    Insert,
+    /// Insert it, and tell this of it.
+    Insert(Told),
+    /// Remove a copy of it, and tell whether there was one.
     Remove,
 }
 
-/// The places of the keys that are new, or were removed, and of those refused.
+impl Deed {
+    /// The places of the keys that are told: of `keys` keys, those at `done` are new, or were removed.
+    pub(super) fn told(self, done: Vec<usize>, keys: usize) -> Vec<usize> {
+        if self != Self::Insert(Told::Seen) {
+            return done;
+        }
+        let mut is_new = vec![false; keys];
+        done.into_iter().for_each(|at| is_new.get_mut(at).into_iter().for_each(|is| *is = true));
+        (0..).zip(is_new).filter_map(|(at, is_new)| (!is_new).then_some(at)).collect()
+    }
+}
+
+/// The places of the keys that are told, in any order, and of those refused.
 pub(super) type Became = (Vec<usize>, Vec<(usize, FilterError)>);
 
 /// A working copy of a shard, which nobody else reads.
@@ -164,21 +178,17 @@ impl WorkingCopy {
 
     /// Takes keys; in a forgetting store, each expires in the epoch of its place.
     pub(super) fn take(&mut self, hashes: &[KeyHash], expiries: &[u64], deed: Deed) -> Result<Became> {
-        let of = |mask: Vec<bool>| (0..).zip(mask).filter_map(|(at, is)| is.then_some(at)).collect();
-        Ok(match deed {
-            Deed::Insert if self.kind == Kind::Forgetting => {
-                let (mut new, mut refused) = (Vec::new(), Vec::new());
+        let (mut done, mut refused) = (Vec::new(), Vec::new());
+        match deed {
+            Deed::Insert(_) if self.kind == Kind::Forgetting => {
                 let all = (hashes, (0..hashes.len() as u32).collect(), expiries);
-                self.writer.insert_until(all, |at| new.push(at), |at, error| refused.push((at, error)))?;
-                new.sort_unstable();
-                (new, by_index(refused))
+                self.writer.insert_until(all, |at| done.push(at), |at, error| refused.push((at, error)))?;
+                (done, refused) = (deed.told(done, hashes.len()), by_index(refused));
             }
-            Deed::Insert => {
-                let inserted = self.writer.insert_batch(hashes)?;
-                (of(inserted.mask()), inserted.into_refused())
-            }
-            Deed::Remove => (of(self.writer.remove_batch(hashes)?), Vec::new()),
-        })
+            Deed::Insert(told) => refused = self.writer.insert_telling(hashes, told, |at| done.push(at))?,
+            Deed::Remove => self.writer.remove_each(hashes, |at| done.push(at))?,
+        }
+        Ok((done, refused))
     }
 
     pub(super) fn seal(self, base: &StoreReader, shard: u32) -> Result<Sealed> {

@@ -12,7 +12,7 @@ use super::reader::StoreReader;
 use super::update::Update;
 use super::version::Version;
 use crate::cuckoo::forgetting;
-use crate::write::{InTime, InsertedAt, Seen, Time, Until, millis};
+use crate::write::{InTime, InsertedAt, Seen, Time, Told, Until, millis};
 use crate::{Error as FilterError, Key, KeyHash, Kind, Options};
 
 impl Store {
@@ -140,7 +140,7 @@ impl InTime for Update {
         let key = |index: &u32| keys.get(*index as usize).map(|key| self.store.hash_of(key));
         let hashes: Vec<KeyHash> = indices.iter().filter_map(key).collect::<Result<_>>()?;
         let expiry = |place: usize| expiries.get(at(place)).copied().unwrap_or_default();
-        let refused = self.take_all(&hashes, Deed::Insert, &expiry, |place| new(at(place)))?;
+        let refused = self.take_all(&hashes, Deed::Insert(Told::New), &expiry, |place| new(at(place)))?;
         refused.into_iter().for_each(|(place, error)| refuse(at(place), error));
         Ok(())
     }

@@ -46,9 +46,16 @@ impl Store {
         Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.root.clone() })?)
     }
 
+    pub(super) fn hash_all<K: Key>(&self, keys: &[K]) -> Result<Vec<KeyHash>> {
+        // Whether the caller hashes does not depend on the key.
+        keys.first().map(|first| self.hash_of(first)).transpose()?;
+        let hasher = self.description.hasher();
+        Ok(keys.iter().map(|key| key.xxh3(hasher)).collect())
+    }
+
     /// Divides keys, at most 2^32 of them, by shard.
     pub(super) fn partition<K: Key>(&self, keys: &[K]) -> Result<Partition> {
-        let hashed: Vec<KeyHash> = keys.iter().map(|key| self.hash_of(key)).collect::<Result<_>>()?;
+        let hashed = self.hash_all(keys)?;
         let mut places = vec![0_usize; self.description.shards as usize + 1];
         let shard_of = |hash: &KeyHash| self.description.shard_of(*hash) as usize;
         hashed.iter().for_each(|hash| places[shard_of(hash) + 1] += 1);

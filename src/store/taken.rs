@@ -90,9 +90,14 @@ impl Taken {
         self.add(key, -self.copies(key));
     }
 
-    /// All keys, ascending.
+    /// All keys, each once.
+    fn all(&self) -> impl Iterator<Item = (RecordKey, i64)> {
+        self.copies.iter().map(|(key, copies)| (*key, *copies))
+    }
+
+    /// The same, ascending.
     pub(super) fn sorted(&self) -> Vec<(RecordKey, i64)> {
-        let mut all: Vec<_> = self.copies.iter().map(|(key, copies)| (*key, *copies)).collect();
+        let mut all: Vec<_> = self.all().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
@@ -134,7 +139,7 @@ impl Source<'_> {
     /// A working copy of the shard, with these records.
     fn rewritten(&self, taken: &Taken) -> Result<WorkingCopy> {
         let mut copy = WorkingCopy::open(self.base, self.scratch, self.shard)?;
-        copy.fold(taken.sorted().into_iter().map(Ok))?;
+        copy.fold(taken.all().map(Ok))?;
         Ok(copy)
     }
 }
@@ -173,13 +178,13 @@ impl Held {
         let (mut done, undo) = match (kind, deed) {
             (Kind::Set, _) => taken.take_new(from, hashes)?,
             (Kind::Forgetting, _) => taken.take_until(from, hashes, expiries)?,
-            (Kind::Counting, Deed::Insert) => taken.take_copies(from, hashes)?,
+            (Kind::Counting, Deed::Insert(_)) => taken.take_copies(from, hashes)?,
             (Kind::Counting, Deed::Remove) => taken.remove(from, hashes)?,
         };
         let is_few = taken.records <= from.most && !from.rewrites;
         // A removal takes no room.
         if taken.full.is_none() && is_few || taken.full.is_some() && deed == Deed::Remove {
-            return Ok((done, Vec::new()));
+            return Ok((deed.told(done, hashes.len()), Vec::new()));
         }
         undo.iter().for_each(|(key, copies)| taken.add(*key, -copies));
         if taken.full.is_none() {
@@ -213,7 +218,7 @@ impl Held {
             }
         };
         let refused = taken.full.iter().flat_map(|full| refuse.iter().map(|at| (*at, full.error())));
-        Ok((done, refused.collect()))
+        Ok((deed.told(done, hashes.len()), refused.collect()))
     }
 }
 

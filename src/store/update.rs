@@ -64,7 +64,7 @@ impl fmt::Debug for Update {
 struct Outcome {
     /// The index of each in the batch.
     indices: Vec<u32>,
-    /// Those that are new, or were removed.
+    /// Those that are told.
     done: Vec<usize>,
     refused: Vec<(usize, FilterError)>,
 }
@@ -111,7 +111,7 @@ impl Update {
         self.shards.iter().filter(|held| held.is_touched()).count()
     }
 
-    /// Takes all keys, and tells `done` the indices of those that are new, or that were removed.
+    /// Takes all keys, and calls `done` with the indices of those that `deed` tells, in any order.
     ///
     /// In a forgetting store each key expires in the epoch that `expiry` gives for its index.
     pub(super) fn take_all<K: Key + Sync>(
@@ -273,7 +273,8 @@ impl Update {
 
 /// The hashes of a shard from all parts, in the order of their keys, and the indices of these.
 fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
-    let (mut hashes, mut indices) = (Vec::new(), Vec::new());
+    let count = parts.iter().map(|(_, part)| part.hashes_of(shard).len()).sum();
+    let (mut hashes, mut indices) = (Vec::with_capacity(count), Vec::with_capacity(count));
     for (start, part) in parts {
         hashes.extend_from_slice(part.hashes_of(shard));
         indices.extend(part.indices_of(shard).iter().map(|index| start + index));

@@ -146,12 +146,12 @@ impl Batches for Writer {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
-        self.insert_in_epochs(keys, Told::New, new)
+        self.insert_telling(keys, Told::New, new)
     }
 
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
         let mut inserted = Inserted::all_new(keys.len());
-        let refused = self.insert_in_epochs(keys, Told::Seen, |index| inserted.set_seen(index))?;
+        let refused = self.insert_telling(keys, Told::Seen, |index| inserted.set_seen(index))?;
         Ok(inserted.with_refused(refused))
     }
 
@@ -162,14 +162,15 @@ impl Batches for Writer {
 }
 
 impl Writer {
-    /// Inserts all keys; in a filter of the newest keys, no more at a time than new ones may come in its epoch.
-    fn insert_in_epochs<K: Key + Sync>(
+    /// Inserts all keys, and calls `done` with the indices of those that `told` says, in any order.
+    pub(crate) fn insert_telling<K: Key + Sync>(
         &mut self,
         keys: &[K],
         told: Told,
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
         let mode = Mode::Insert(self.state()?.transaction.kind(), told);
+        // In a filter of the newest keys, no more at a time than new ones may come in its epoch.
         let (mut begin, mut refused) = (0_usize, Vec::new());
         loop {
             let (until, most) = self.until_now()?;

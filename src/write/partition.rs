@@ -135,7 +135,7 @@ pub(super) enum Mode {
 
 /// The keys of an insert whose indices are told. To tell an index takes some 2 ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// Those that were not there before.
     New,
     /// The others, as they are few where a filter is being filled.

@@ -153,3 +153,46 @@ fn copies_are_counted_over_all_shards() {
     let used = |info: &gowk::Info| (info.load * info.slots as f64).round() as u64;
     assert_eq!(used(&all), shards.iter().map(used).sum::<u64>());
 }
+
+/// The same keys go into one update by `insert_batch` and into another by `insert_each`, until none finds room.
+#[test]
+fn a_batch_says_of_every_key_what_insert_each_says() {
+    let plain = || {
+        let options = Options::new().capacity(1).slots_per_bucket(SlotsPerBucket::Two).seed(7);
+        options.growth(Growth::Never).max_kicks(20).threads(2)
+    };
+    let forgetting = plain().forget_after(std::time::Duration::from_secs(1000)).clock_is_right(true);
+    for (kind, options) in [("set", plain()), ("counting", plain().counting()), ("forgetting", forgetting)] {
+        for rewrites in [false, true] {
+            let what = format!("{kind}, rewriting: {rewrites}");
+            let dir = tempfile::tempdir().unwrap();
+            let store = Store::create(crate::place(&dir), 2, &options).unwrap();
+            let store = Store::open_with(store.path(), &options).unwrap();
+            // Of a new store and of one that is full.
+            for version in 0..2 {
+                let update = || store.update().unwrap();
+                let [mut batch, mut each] =
+                    [update(), update()].map(|update| if rewrites { update.rewriting() } else { update });
+                let (mut new, mut seen, mut full) = (0, 0, 0);
+                for start in (0..48_000).step_by(8_000) {
+                    // A part was there already, and some come twice.
+                    let mut keys = keys(start..start + 12_000);
+                    keys.extend_from_within(3_000..4_000);
+                    let mut mask = vec![false; keys.len()];
+                    let refused = each.insert_each(&keys, |index| mask[index] = true).unwrap();
+                    let inserted = batch.insert_batch(&keys).unwrap();
+                    assert!(inserted.mask() == mask, "{what}, version {version}, from {start}");
+                    let places = |refused: &[(usize, gowk::Error)]| -> Vec<usize> {
+                        refused.iter().map(|(place, _)| *place).collect()
+                    };
+                    assert!(places(inserted.refused()) == places(&refused), "{what}, from {start}");
+                    new += inserted.new_keys();
+                    seen += keys.len() - inserted.new_keys();
+                    full += refused.len();
+                }
+                assert!(new > 1000 && seen > 1000 && full > 1000, "{what}: {new}, {seen}, {full}");
+                batch.commit("insert", None).unwrap();
+            }
+        }
+    }
+}

@@ -254,8 +254,14 @@ fn sealed_files_that_do_not_belong_together_are_refused() {
 fn stores_keep_to_what_they_were_created_for() {
     let dir = tempfile::tempdir().unwrap();
     let own = Store::create(place_in(dir.path(), "h"), 3, &options().hash(HashKind::Caller)).unwrap();
-    let error = own.hash(b"x").unwrap_err();
-    assert!(matches!(error, Error::Filter(gowk::Error::CallerHashes { .. })), "{error:?}");
+    let bytes = [b"x", b"y"];
+    for error in [
+        own.hash(b"x").unwrap_err(),
+        own.read().unwrap().contains_batch(&bytes).unwrap_err(),
+        own.update().unwrap().insert_batch(&bytes).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Filter(gowk::Error::CallerHashes { .. })), "{error:?}");
+    }
     let hashes: Vec<KeyHash> = (0..500_u128)
         .map(|number| KeyHash::new(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c834)))
         .collect();
