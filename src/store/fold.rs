@@ -29,9 +29,9 @@ pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
 /// What is done with each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// Insert it, and tell this of it.
+    /// Insert it; these are told.
     Insert(Told),
-    /// Remove a copy of it, and tell whether there was one.
+    /// Remove a copy of it; those that had one are told.
     Remove,
 }
 

@@ -46,7 +46,8 @@ impl Store {
         Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.root.clone() })?)
     }
 
-    pub(super) fn hash_all<K: Key>(&self, keys: &[K]) -> Result<Vec<KeyHash>> {
+    /// The hashes of keys. Whether the store can hash them is asked once, so that the loop writes hashes and nothing else.
+    fn hash_all<K: Key>(&self, keys: &[K]) -> Result<Vec<KeyHash>> {
         // Whether the caller hashes does not depend on the key.
         keys.first().map(|first| self.hash_of(first)).transpose()?;
         let hasher = self.description.hasher();

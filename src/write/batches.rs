@@ -56,8 +56,8 @@ pub trait Batches {
     /// Inserts all keys as [`insert_batch`](Self::insert_batch) does, and calls `new` with the index of each that is new, in
     /// any order. Returns the keys for which there was no room, by their index and in that order, with the reason.
     ///
-    /// The other calls use this one. It is for callers who must know after an error which keys were inserted before it:
-    /// `new` was called for those of them that are new.
+    /// It is for callers who must know after an error which keys were inserted before it: `new` was called for those of
+    /// them that are new.
     fn insert_each<K: Key + Sync>(
         &mut self,
         keys: &[K],
