@@ -174,6 +174,7 @@ fn a_batch_says_of_every_key_what_insert_each_says() {
                 let [mut batch, mut each] =
                     [update(), update()].map(|update| if rewrites { update.rewriting() } else { update });
                 let (mut new, mut seen, mut full) = (0, 0, 0);
+                let mut taken = Vec::new();
                 for start in (0..48_000).step_by(8_000) {
                     // A part was there already, and some come twice.
                     let mut keys = keys(start..start + 12_000);
@@ -189,9 +190,15 @@ fn a_batch_says_of_every_key_what_insert_each_says() {
                     new += inserted.new_keys();
                     seen += keys.len() - inserted.new_keys();
                     full += refused.len();
+                    let full = places(&refused);
+                    taken.extend(
+                        (0..keys.len()).filter(|at| full.binary_search(at).is_err()).map(|at| keys[at]),
+                    );
                 }
                 assert!(new > 1000 && seen > 1000 && full > 1000, "{what}: {new}, {seen}, {full}");
                 batch.commit("insert", None).unwrap();
+                let found = store.read().unwrap().contains_batch(&taken).unwrap();
+                assert!(found.iter().all(|found| *found), "{what}: a key was lost");
             }
         }
     }
