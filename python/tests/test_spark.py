@@ -617,7 +617,7 @@ def test_few_keys_go_into_one_run_and_many_rewrite_their_shard(spark: SparkSessi
     shards = gowk.Store(store.path).shards_of(every)
     many = [key for key, shard in zip(every, shards, strict=True) if shard == 2]
     few = [key for key, shard in zip(every[:300], shards, strict=False) if shard != 2]
-    assert len(many) > 8192
+    assert len(many) > 12_288
     store.insert(frame(spark, [*many, *few]), "value", application="night", batch=0)
     opened = gowk.Store(store.path)
     info, run = opened.info(), store_runs(store)

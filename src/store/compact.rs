@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use super::Store;
 use super::commit::Change;
 use super::error::{Error, Result};
-use super::fold::{WorkingCopy, worth_rewriting};
+use super::fold::{WorkingCopy, drawn, rewritten_at, worth_rewriting};
 use super::partition::divided;
 use super::reader::StoreReader;
 use super::run::{MAX_RECORDS, Merged};
@@ -138,9 +138,9 @@ impl Store {
             let is_due = match which {
                 Due::All => pending > 0 || reader.has_expired(shard, true),
                 Due::Asked => pending > due || reader.has_expired(shard, false),
-                // Where so much is pending, the shard was full, and every commit would find out again.
+                // More than an update leaves: the shard was full, and every commit would find out again.
                 Due::AfterCommit => {
-                    pending > due && !(may_refuse && pending > worth_rewriting(version, shard))
+                    pending > due && !(may_refuse && pending > rewritten_at(self, version, shard))
                 }
             };
             if is_due {
@@ -205,13 +205,10 @@ impl Store {
         }
     }
 
-    /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole, drawn by the
-    /// number of its file, so that shards which fill at the same pace are not all folded by the same commit.
+    /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole.
     fn due_at(&self, version: &Version, shard: u32) -> u64 {
-        let uuid = version.shards.get(&shard).map_or(self.description.uuid, |file| file.name.uuid);
-        let drawn = u128::from_le_bytes(uuid) as u64 ^ u64::from(shard).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let half = worth_rewriting(version, shard) / 2;
-        half + ((u128::from(drawn) * u128::from(half)) >> 64) as u64
+        half + drawn(self, version, shard, half)
     }
 
     /// Writes shards anew with what is pending for them, and publishes a version with those that nobody else has

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Store;
 use super::error::{Error, Result};
 use super::files::{self, Name};
 use super::reader::StoreReader;
@@ -20,10 +21,24 @@ const BLOCK: usize = 1 << 16;
 /// Records that cost less than the smallest file.
 const FEW_RECORDS: u64 = 8192;
 
-/// Records of a shard beyond which its file is written anew.
+/// Records of a shard that cost more than its file written anew.
 pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
     let entries = version.shards.get(&shard).map_or(0, |file| file.entries);
     FEW_RECORDS.max(entries / 16)
+}
+
+/// Records of a shard beyond which an update rewrites it: from what is worth that to half as much again.
+pub(super) fn rewritten_at(store: &Store, version: &Version, shard: u32) -> u64 {
+    let worth = worth_rewriting(version, shard);
+    worth + drawn(store, version, shard, worth / 2)
+}
+
+/// A number below `end`, drawn by the number of the shard's file, so that shards which fill at the same pace are not all
+/// written anew at once.
+pub(super) fn drawn(store: &Store, version: &Version, shard: u32, end: u64) -> u64 {
+    let uuid = version.shards.get(&shard).map_or(store.description.uuid, |file| file.name.uuid);
+    let bits = u128::from_le_bytes(uuid) as u64 ^ u64::from(shard).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((u128::from(bits) * u128::from(end)) >> 64) as u64
 }
 
 /// What is done with each key of a batch.

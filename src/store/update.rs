@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::Store;
 use super::commit::{Change, Committed, Token};
 use super::error::{Error, Result};
-use super::fold::{Deed, worth_rewriting};
+use super::fold::{Deed, rewritten_at, worth_rewriting};
 use super::partition::{Partition, divided};
 use super::reader::StoreReader;
 use super::sealed::Sealed;
@@ -29,9 +29,9 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// Changes to a store, based on one version. Nobody sees them until they are [committed](Self::commit).
 ///
 /// Keys are kept as records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets more
-/// than 8192 of them, and more than a sixteenth of its entries, is rewritten instead: it gets a working copy of its own,
-/// into which keys go without a journal. So the records take at most about 3 bytes of memory for each entry of the
-/// store. Dropping the update removes the working copies.
+/// than 8192 of them, and more than a sixteenth of its entries, is rewritten instead, at the latest once they are half as
+/// many again: it gets a working copy of its own, into which keys go without a journal. So the records take at most about
+/// 5 bytes of memory for each entry of the store. Dropping the update removes the working copies.
 ///
 /// Any number of updates may be made at the same time. Of two that change the same key, or one of them a key of a shard
 /// that the other has rewritten, the one that commits first wins. The other one gets [`Error::Conflict`], or judges the
@@ -158,8 +158,9 @@ impl Update {
         base.fetch(touched.iter().map(|(shard, _)| *shard))?;
         divided(touched, parts.len(), |(shard, held)| {
             let (hashes, indices) = gather(parts, shard);
-            let (worth, pending) = (worth_rewriting(base.version(), shard), base.count_pending(shard)?);
-            let most = worth.min((2 * worth).saturating_sub(pending));
+            let pending = base.count_pending(shard)?;
+            let room = (2 * worth_rewriting(base.version(), shard)).saturating_sub(pending);
+            let most = rewritten_at(store, base.version(), shard).min(room);
             let from = Source { base, scratch: scratch.as_deref(), shard, most, rewrites };
             let expiries: Vec<u64> = match store.description.kind {
                 Kind::Forgetting => indices.iter().map(|index| expiry(first + *index as usize)).collect(),

@@ -175,7 +175,7 @@ fn a_batch_says_of_every_key_what_insert_each_says() {
                     [update(), update()].map(|update| if rewrites { update.rewriting() } else { update });
                 let (mut new, mut seen, mut full) = (0, 0, 0);
                 let mut taken = Vec::new();
-                for start in (0..48_000).step_by(8_000) {
+                for start in (0..64_000).step_by(8_000) {
                     // A part was there already, and some come twice.
                     let mut keys = keys(start..start + 12_000);
                     keys.extend_from_within(3_000..4_000);

@@ -162,10 +162,35 @@ fn pending(store: &Store, counts: &[u64]) {
 /// So many keys of one shard.
 fn of_shard(store: &Store, shard: u32, count: usize) -> Vec<Key> {
     let is_own = |key: &Key| store.description().shard_of(store.hash(key).unwrap()) == shard;
-    keys(0..40_000).into_iter().filter(is_own).take(count).collect()
+    keys(0..60_000).into_iter().filter(is_own).take(count).collect()
 }
 
-/// From 8192 records on, a shard that could not be folded before is not tried again by each commit: it may be full.
+/// A batch that comes to them all would otherwise wait for them all.
+#[test]
+fn shards_that_fill_at_the_same_pace_are_not_all_rewritten_by_one_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir, 4, &options().capacity(100_000).growth(Growth::Never)).folding(false);
+    let update = |count| {
+        let mut update = store.update().unwrap();
+        for shard in 0..4 {
+            update.insert_batch(&of_shard(&store, shard, count)).unwrap().complete().unwrap();
+        }
+        update
+    };
+    // Two of four shards draw a number in the lower half of the range, and two in the upper. The records of shards that are
+    // not rewritten are sealed as one run.
+    let half = 8192 + 2048;
+    for (count, sealed) in [(8192, 1), (half, 2 + 1), (8192 + 4096, 4)] {
+        assert_eq!(update(count).seal().unwrap().len(), sealed, "{count}");
+    }
+    // The other two are folded after a commit, although they must not grow: it has not been tried yet.
+    update(half).commit("insert", None).unwrap();
+    let newest = store.newest().unwrap();
+    assert_eq!((newest.shards.len(), store.to_fold(&newest, false).unwrap().len()), (2, 2));
+}
+
+/// With more records than one update leaves, a shard that could not be folded before is not tried again by each commit: it
+/// may be full.
 #[test]
 fn a_shard_is_due_when_enough_is_pending_and_one_that_may_be_full_no_more_after_that() {
     let large = || options().capacity(100_000);
@@ -175,7 +200,7 @@ fn a_shard_is_due_when_enough_is_pending_and_one_that_may_be_full_no_more_after_
         std::iter::once((false, large())).chain(may_refuse.map(|options| (true, options)))
     {
         for (counts, due, is_tried) in
-            [(&[4000][..], false, false), (&[4096, 4096], true, true), (&[5000, 5000], true, !refuses)]
+            [(&[4000][..], false, false), (&[4096, 4096], true, true), (&[7000, 7000], true, !refuses)]
         {
             let dir = tempfile::tempdir().unwrap();
             let store = store(&dir, 1, &options).folding(false);
@@ -268,7 +293,7 @@ fn progress_of_sealing_ends_with_all_files_and_a_commit_that_cannot_be_seals_non
     };
     let of_shard = |shard, count| of_shard(&store, shard, count);
     let mut update = store.update().unwrap();
-    update.insert_batch(&of_shard(0, 9000)).unwrap().complete().unwrap();
+    update.insert_batch(&of_shard(0, 13_000)).unwrap().complete().unwrap();
     update.insert_batch(&of_shard(1, 10)).unwrap().complete().unwrap();
     assert_eq!(told(update), [(1, 2), (2, 2)]);
     let mut update = store.update().unwrap().rewriting();

@@ -326,7 +326,7 @@ fn every_version_holds_what_its_commits_brought_and_did_not_take() {
 fn many_removals_in_one_batch_take_one_copy_each_and_pending_ones_count_in_batches() {
     let dir = tempfile::tempdir().unwrap();
     let store = crate::store(&dir, 1, &crate::options().capacity(20_000).counting());
-    let all = crate::keys(0..9000);
+    let all = crate::keys(0..13_000);
     let insert = |keys: &[crate::Key]| {
         crate::update(&store, keys).commit("insert", None).unwrap();
     };

@@ -139,8 +139,8 @@ class Store:
             batch: the number of the batch; each is higher than that of the application's batch before.
             state: a text that the application can read back with its last token.
 
-        A task with few keys writes them as records, of which the commit makes one run. A task with more keys than 8192 and
-        than a sixteenth of its shard's entries rewrites the shard. After the commit, shards are folded for which that is due,
+        A task with few keys writes them as records, of which the commit makes one run. A task with more keys than 12,288 and
+        than a tenth of its shard's entries rewrites the shard. After the commit, shards are folded for which that is due,
         as by :meth:`compact`. If that fails, the batch is committed all the same, and the next one tries again.
 
         Returns:

@@ -18,10 +18,10 @@ pub(super) const AFTERWARDS: &str = "commit() keeps what was taken, and close() 
 /// Changes to a store, made on one version of it. Nobody sees them before their commit.
 ///
 /// :meth:`Store.update` begins one. It keeps the keys as records in memory, some 50 bytes each, which its commit writes to
-/// one run. A shard that gets more than 8192 of them, and more than a sixteenth of its entries, is rewritten instead: it
-/// gets a working copy. As a context manager an update commits at the end of the block; an exception gives it up. Any
-/// number of updates may be made at the same time. Of two that bring the same key, or one of them a key of a shard that the
-/// other rewrites, the one that commits first wins.
+/// one run. A shard that gets more than 8192 of them, and more than a sixteenth of its entries, is rewritten instead, at
+/// the latest once they are half as many again: it gets a working copy. As a context manager an update commits at the end
+/// of the block; an exception gives it up. Any number of updates may be made at the same time. Of two that bring the same
+/// key, or one of them a key of a shard that the other rewrites, the one that commits first wins.
 ///
 /// An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
 #[pyclass(frozen, module = "gowk", name = "Update", weakref)]

@@ -229,9 +229,10 @@ fn the_newest_runs_are_merged_and_older_ones_that_are_no_larger_than_all_newer_o
     }
 }
 
-/// Drawn by the uuid of the file and the shard, from a half of a sixteenth of the entries to the whole.
+/// Drawn by the uuid of the file and the shard: folds from a half of a sixteenth of the entries to the whole, updates from
+/// there to half as much again.
 #[test]
-fn a_shard_is_due_at_a_number_that_its_file_draws() {
+fn a_shard_is_written_anew_at_a_number_that_its_file_draws() {
     let with_file = |shard, entries, byte| {
         let file = ShardFile {
             name: Name { base: 1, uuid: [byte; 16] },
@@ -258,7 +259,10 @@ fn a_shard_is_due_at_a_number_that_its_file_draws() {
         (0, 0, 0, 4096),
         (0, 0, 0xff, 8191),
     ] {
-        assert_eq!(store.due_at(&with_file(shard, entries, byte), shard), due, "{shard} {entries} {byte}");
+        let version = with_file(shard, entries, byte);
+        assert_eq!(store.due_at(&version, shard), due, "{shard} {entries} {byte}");
+        let worth = worth_rewriting(&version, shard);
+        assert_eq!(rewritten_at(store, &version, shard), due + worth / 2, "{shard} {entries} {byte}");
     }
 }
 
