@@ -21,7 +21,7 @@ const BLOCK: usize = 1 << 16;
 /// Records that cost less than the smallest file.
 const FEW_RECORDS: u64 = 8192;
 
-/// Records of a shard that cost more than its file written anew.
+/// Records of a shard beyond which they cost more than its file written anew.
 pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
     let entries = version.shards.get(&shard).map_or(0, |file| file.entries);
     FEW_RECORDS.max(entries / 16)
