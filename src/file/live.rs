@@ -223,6 +223,21 @@ const fn sequence_at(region: RegionId) -> u64 {
     LIVE_SEQUENCES + 4 * region.0 as u64
 }
 
+/// The bytes with which the live area of a new file begins; all others are zeros.
+pub(crate) fn of_new_file(copy: &LiveCopy, state: [u8; 8]) -> Vec<u8> {
+    let mut bytes = vec![0; LIVE_METADATA as usize];
+    let counts = RawCounts::from(copy.counts);
+    let mut put = |at: u64, value: &[u8]| bytes[at as usize..][..value.len()].copy_from_slice(value);
+    put(LIVE_STATE, &state);
+    put(LIVE_NOW, &now_word(copy.counts.epoch).to_le_bytes());
+    put(LIVE_COPY, &next_even(0).to_le_bytes());
+    put(LIVE_COUNTERS, &copy.commit.to_le_bytes());
+    put(LIVE_COUNTERS + 8, counts.as_bytes());
+    put(LIVE_METADATA_LENGTH, &(copy.metadata.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&copy.metadata);
+    bytes
+}
+
 /// Sets the live area of a copy in memory, all zeros before, to that of an idle file at `commit`.
 pub(crate) fn set_idle(memory: &MapMut, commit: u64, epoch: u64) {
     set_now(memory, epoch);

@@ -15,14 +15,13 @@ use std::thread::{Builder, JoinHandle};
 
 use zerocopy::IntoBytes;
 
-use super::live::{Live, LiveCopy};
+use super::live::{LiveCopy, of_new_file};
 use super::pages::{Addresses, Region};
 use super::published::PublishedFile;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{
-    BUCKETS_PER_PAGE, Geometry, Identity, LIVE, LIVE_STATE, PAGES_PER_REGION, PageId, STATE_IN_USE,
-    SUPERBLOCK, Sealer, Superblock,
+    BUCKETS_PER_PAGE, Geometry, Identity, PAGES_PER_REGION, PageId, STATE_IN_USE, Sealer, Superblock,
 };
 use crate::options::Verify;
 use crate::system::{Disk, Files, MapMut, Presence, RegionsMut, Rights, WordsMut};
@@ -49,21 +48,49 @@ const FLUSH_AT: usize = 64 << 20;
 /// as if ext4 visits all blocks of a huge page for each page that is written.
 const FILL: u64 = 2 << 30;
 
-/// The buckets of an empty filter of up to this many bytes are kept in memory until the file is sealed, if one thread fills
-/// it. They lie in huge pages there: single removals are 1.3 to 1.5 times as fast as in the file. Two threads filled memory
-/// at 32 to 43 M/s, and the file at 42 to 47 (10 million keys).
+/// The longest file whose regions are kept in memory, in bytes.
 const IN_MEMORY: u64 = 64 << 20;
 
-/// When to sync a file while it is filled, before the sync of the whole file that precedes its publication.
+/// The same for private files, several of which are filled at the same time.
+const IN_MEMORY_EACH: u64 = 8 << 20;
+
+/// Whether a file is short enough to be kept in memory.
+const fn may_be_kept(files: &Files, geometry: Geometry) -> bool {
+    geometry.file_length() <= if files.private { IN_MEMORY_EACH } else { IN_MEMORY }
+}
+
+/// When the regions of a new file reach the medium, before the sync of the whole file that precedes its publication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flush {
-    /// Only then.
+    /// They are kept in memory until the file is sealed, unless there are too many. They lie in huge pages there: single
+    /// removals are 1.3 to 1.5 times as fast as in the file.
+    Kept,
+    /// They are written, and nothing is synced before.
     Never,
     /// A thread syncs the bytes written so far, while more are written.
     Meanwhile,
     /// Like `Meanwhile`, but nobody waits for the thread to sync the rest. If it fails, the sync of the whole file
     /// fails.
     AndGoOn,
+}
+
+impl Flush {
+    /// For an empty file that so many threads will fill. Two filled memory at 32 to 43 M/s, and the file at 42 to 47 (10
+    /// million keys).
+    pub(crate) const fn by(threads: usize) -> Self {
+        if threads == 1 { Self::Kept } else { Self::Never }
+    }
+
+    /// For a file into which another one is doubled, which may be kept in memory itself.
+    pub(crate) const fn of_doubled(is_kept: bool, files: &Files, doubled: Geometry) -> Self {
+        if is_kept && may_be_kept(files, doubled) { Self::Kept } else { Self::Meanwhile }
+    }
+
+    /// Memory for the regions of a file, if they are to be kept there.
+    fn memory(self, files: &Files, geometry: Geometry) -> Option<RegionsMut> {
+        let is_kept = self == Self::Kept && may_be_kept(files, geometry);
+        if is_kept { RegionsMut::in_memory(geometry.regions()) } else { None }
+    }
 }
 
 /// A thread that syncs the bytes of a file written so far.
@@ -110,6 +137,8 @@ struct Filling<'a> {
     files: &'a Files,
     disk: &'a Arc<dyn Disk>,
     file: &'a File,
+    /// Takes the regions, if they are not to be written yet.
+    kept: Option<&'a RegionsMut>,
     identity: Identity,
     sums: Vec<u32>,
     flush: Flush,
@@ -121,15 +150,20 @@ struct Filling<'a> {
 
 impl Filling<'_> {
     fn region(&mut self, region: RegionId, words: &Region) -> Result<()> {
-        let offset = self.identity.geometry.region_at(region);
-        let written = self.disk.write_at(self.file, words.as_bytes(), offset);
-        written.at(&self.files.data, "write the new file for")?;
+        match self.kept {
+            Some(memory) => memory.map().set_words(Addresses::OF_REGIONS.bucket(region, 0), words),
+            None => {
+                let offset = self.identity.geometry.region_at(region);
+                let written = self.disk.write_at(self.file, words.as_bytes(), offset);
+                written.at(&self.files.data, "write the new file for")?;
+            }
+        }
         let sealer = Sealer::new(&self.identity);
         let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
         let numbered = (0..).zip(pages).map(|(number, page)| (PageId::new(region, number), page));
         self.sums.extend(numbered.map(|(id, page)| sealer.crc(id, page)));
         self.written += words.as_bytes().len();
-        if self.flush != Flush::Never && self.written >= FLUSH_AT {
+        if matches!(self.flush, Flush::Meanwhile | Flush::AndGoOn) && self.written >= FLUSH_AT {
             self.flush();
         }
         Ok(())
@@ -216,27 +250,70 @@ impl UnpublishedRegion<'_> {
 /// Gives all regions of a new file, ascending, to the function that writes one.
 type Fill<'a> = dyn FnMut(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()> + 'a;
 
+/// A file that is to be made.
+struct New<'a> {
+    files: &'a Files,
+    disk: &'a Arc<dyn Disk>,
+    identity: Identity,
+    model: Option<&'a Rights>,
+    flush: Flush,
+}
+
+impl New<'_> {
+    /// The file, with its regions in `memory` until it is sealed, if there is any.
+    fn fill(self, memory: Option<RegionsMut>, write: &mut Fill<'_>) -> Result<UnpublishedFile> {
+        let Self { files, disk, identity, model, flush } = self;
+        let needed = identity.geometry.file_length();
+        check_room(files, &**disk, identity.geometry)?;
+        let file = files.temporary(&**disk, model)?;
+        let path = file.path();
+        let presence = if files.private { None } else { Presence::claim(file.as_file(), path)? };
+        disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
+        let (handle, kept, sums) = (file.as_file(), memory.as_ref(), Vec::new());
+        let mut filling =
+            Filling { files, disk, file: handle, kept, identity, sums, flush, flusher: None, written: 0 };
+        write(&mut |region, words| filling.region(region, words))?;
+        let Filling { sums, flusher, .. } = filling.finished()?;
+        let (in_memory, regions) = (memory.is_some(), identity.geometry.regions());
+        let (map, addresses) = match memory {
+            Some(memory) => (memory, Addresses::OF_REGIONS),
+            None => {
+                let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
+                let map = RegionsMut::new(map, identity.geometry.data(), regions).at(path, "map")?;
+                (map, Addresses::new(identity.geometry))
+            }
+        };
+        let stale = (0..regions).map(|_| Stale::default()).collect();
+        Ok(UnpublishedFile {
+            flusher,
+            files: files.clone(),
+            disk: disk.clone(),
+            map,
+            addresses,
+            in_memory,
+            sums,
+            stale,
+            presence,
+            file,
+            identity,
+        })
+    }
+}
+
 impl UnpublishedFile {
-    /// Creates an empty file of its full length, with the permissions and the owner of `model`, if given. `threads` will fill
-    /// it.
+    /// Creates an empty file of its full length, with the permissions and the owner of `model`, if given.
     pub(crate) fn create(
         files: &Files,
         disk: &Arc<dyn Disk>,
         identity: Identity,
         model: Option<&Rights>,
-        threads: usize,
+        flush: Flush,
     ) -> Result<Self> {
         let (empty, geometry) = ([0; BUCKETS_PER_REGION as usize], identity.geometry);
-        // A file that one process fills for itself may be one of many, as the shards of a store are.
-        let in_memory = threads == 1 && !files.private && geometry.file_length() <= IN_MEMORY;
-        let memory = if in_memory { RegionsMut::in_memory(geometry.regions()) } else { None };
+        let memory = flush.memory(files, geometry);
         let to_fill = if memory.is_none() && geometry.file_length() <= FILL { geometry.regions() } else { 0 };
-        let file = Self::fill(files, disk, identity, model, Flush::Never, &mut |write| {
+        New { files, disk, identity, model, flush }.fill(memory, &mut |write| {
             (0..to_fill).try_for_each(|region| write(RegionId(region as u32), &empty))
-        })?;
-        Ok(match memory {
-            Some(map) => Self { map, addresses: Addresses::OF_REGIONS, in_memory: true, ..file },
-            None => file,
         })
     }
 
@@ -250,35 +327,11 @@ impl UnpublishedFile {
         flush: Flush,
         write: &mut Fill<'_>,
     ) -> Result<Self> {
-        let needed = identity.geometry.file_length();
-        check_room(files, &**disk, identity.geometry)?;
-        let file = files.temporary(&**disk, model)?;
-        let path = file.path();
-        let presence = if files.private { None } else { Presence::claim(file.as_file(), path)? };
-        disk.allocate(file.as_file(), needed).at(&files.data, "allocate the new file for")?;
-        let (handle, sums) = (file.as_file(), Vec::new());
-        let mut filling =
-            Filling { files, disk, file: handle, identity, sums, flush, flusher: None, written: 0 };
-        write(&mut |region, words| filling.region(region, words))?;
-        let Filling { sums, flusher, .. } = filling.finished()?;
-        let (data, regions) = (identity.geometry.data(), identity.geometry.regions());
-        let map = MapMut::shared(file.as_file(), 0, needed).at(path, "map")?;
-        let map = RegionsMut::new(map, data, regions).at(path, "map")?;
-        let addresses = Addresses::new(identity.geometry);
-        let stale = (0..regions).map(|_| Stale::default()).collect();
-        Ok(Self {
-            flusher,
-            files: files.clone(),
-            disk: disk.clone(),
-            map,
-            addresses,
-            in_memory: false,
-            sums,
-            stale,
-            presence,
-            file,
-            identity,
-        })
+        New { files, disk, identity, model, flush }.fill(flush.memory(files, identity.geometry), write)
+    }
+
+    pub(crate) const fn is_in_memory(&self) -> bool {
+        self.in_memory
     }
 
     #[inline]
@@ -350,22 +403,25 @@ impl UnpublishedFile {
     /// Writes what is in memory, checksums, superblocks and live area, so that the file is whole under its temporary name.
     /// The caller then syncs it. May be repeated.
     pub(crate) fn seal(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
-        if self.in_memory {
-            self.write_regions()?;
-        }
-        self.write_sums()?;
-        let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
-        self.write(&superblock.encode(&self.files.data)?, 0)?;
-        self.write(&older.encode(&self.files.data)?, SUPERBLOCK)?;
-        Live::map(self.file.as_file(), self.file.path(), self.identity.geometry)?.store_copy(copy)?;
-        self.write(&STATE_IN_USE, LIVE + LIVE_STATE)
+        self.seal_in(STATE_IN_USE, superblock, copy)
     }
 
     /// Like `seal`, for a file that no writer will have open any more.
     #[cfg(feature = "store")]
     pub(crate) fn seal_idle(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
-        self.seal(superblock, copy)?;
-        self.write(&crate::format::STATE_IDLE, LIVE + LIVE_STATE)
+        self.seal_in(crate::format::STATE_IDLE, superblock, copy)
+    }
+
+    fn seal_in(&self, state: [u8; 8], superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
+        if self.in_memory {
+            self.write_regions()?;
+        }
+        self.write_sums()?;
+        let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
+        let mut head = superblock.encode(&self.files.data)?;
+        head.extend(older.encode(&self.files.data)?);
+        head.extend(of_new_file(copy, state));
+        self.write(&head, 0)
     }
 
     /// Lets go of the file after it was renamed.
@@ -415,6 +471,7 @@ mod tests {
 
     use super::*;
     use crate::cuckoo::{Shard, SlotsPerBucket};
+    use crate::format::{LIVE, LIVE_STATE};
     use crate::{Options, Reader};
 
     /// Seals a file of so many regions, with pages that were changed after it was filled.
@@ -431,7 +488,7 @@ mod tests {
         let identity = Identity { geometry, ..small.identity };
         let files = Files::new(&dir.path().join("f")).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(crate::system::SystemDisk);
-        let new = UnpublishedFile::create(&files, &disk, identity, None, 1).unwrap();
+        let new = UnpublishedFile::create(&files, &disk, identity, None, Flush::Kept).unwrap();
         assert_eq!(new.in_memory, in_memory);
         // The first and the last, and some whose numbers are 64 times others.
         let pages = [0, 1, 3, 5, 63, 64, 130, 4096, 9000, SUMS_A_WRITE as u64 + 70, geometry.pages() - 1];

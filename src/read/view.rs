@@ -107,7 +107,11 @@ impl Deref for ViewInUse {
 
 impl Drop for ViewInUse {
     fn drop(&mut self) {
-        self.0.release();
+        // Otherwise the view is dropped now.
+        let is_kept = Arc::get_mut(&mut self.0).is_none();
+        if is_kept {
+            self.0.release();
+        }
     }
 }
 

@@ -165,7 +165,7 @@ impl Store {
     }
 
     fn folded(&self, base: &StoreReader, shard: u32, scratch: Option<&Path>) -> Result<Option<Sealed>> {
-        match WorkingCopy::open(base, scratch, shard) {
+        match WorkingCopy::open(base, scratch, shard, false) {
             Err(Error::Filter(error)) if error.refuses_one_key() => Ok(None),
             outcome => Ok(Some(Sealed { fold: true, ..outcome?.seal(base, shard)? })),
         }

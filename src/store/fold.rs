@@ -74,18 +74,19 @@ pub(super) struct WorkingCopy {
 }
 
 impl WorkingCopy {
-    /// A working copy of a shard as it is in a version, with all that is pending for it.
+    /// A working copy of a shard as it is in a version, with all that is pending for it. One that `stays` may be one of many,
+    /// and takes no memory.
     ///
     /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if there is no room for that.
-    pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32) -> Result<Self> {
-        let mut copy = Self::copy(base, scratch, shard)?;
+    pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32, stays: bool) -> Result<Self> {
+        let mut copy = Self::copy(base, scratch, shard, stays)?;
         copy.come_to(base.now)?;
         copy.fold(base.merged(shard)?)?;
         Ok(copy)
     }
 
     /// A working copy of a shard's file, or a new filter.
-    fn copy(base: &StoreReader, scratch: Option<&Path>, shard: u32) -> Result<Self> {
+    fn copy(base: &StoreReader, scratch: Option<&Path>, shard: u32, stays: bool) -> Result<Self> {
         let (store, version) = (base.store(), base.version());
         let name = Name { base: version.number, uuid: new_uuid(store.path())? };
         let path = store.work_path(scratch, &name.filter())?;
@@ -97,17 +98,17 @@ impl WorkingCopy {
         options = options.clock_is_right(true);
         // Every page is compared with its checksum as it is copied.
         if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
-            match options.working_copy(&path, name.uuid, Some(&copy)) {
+            match options.working_copy(&path, name.uuid, Some(&copy), stays) {
                 Ok(writer) => return Ok(Self { name, path, writer, kind }),
                 Err(error) => store.refuse_copy(copy.path(), &error.into()),
             }
         }
         let own = || file.map(|file| store.open_shard(version, shard, file)).transpose();
-        let writer = match (options.working_copy(&path, name.uuid, own()?.as_ref()), file) {
+        let writer = match (options.working_copy(&path, name.uuid, own()?.as_ref(), stays), file) {
             // The local file may have rotted.
             (Err(_), Some(file)) if store.storage.is_object_store() => {
                 store.storage.forget(&files::shard(shard, &file.name));
-                options.working_copy(&path, name.uuid, own()?.as_ref())?
+                options.working_copy(&path, name.uuid, own()?.as_ref(), stays)?
             }
             (outcome, _) => outcome?,
         };

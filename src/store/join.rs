@@ -24,7 +24,7 @@ impl StoreReader {
             {
                 return Ok(filter);
             }
-            let path = WorkingCopy::open(&strict, Some(folder.path()), shard)?.seal_here()?;
+            let path = WorkingCopy::open(&strict, Some(folder.path()), shard, false)?.seal_here()?;
             Ok(Options::new().sealed(true).read(&path)?)
         };
         let shards: Vec<Reader> =

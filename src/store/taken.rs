@@ -138,7 +138,7 @@ pub(super) struct Source<'a> {
 impl Source<'_> {
     /// A working copy of the shard, with these records.
     fn rewritten(&self, taken: &Taken) -> Result<WorkingCopy> {
-        let mut copy = WorkingCopy::open(self.base, self.scratch, self.shard)?;
+        let mut copy = WorkingCopy::open(self.base, self.scratch, self.shard, true)?;
         copy.fold(taken.all().map(Ok))?;
         Ok(copy)
     }

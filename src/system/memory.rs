@@ -8,9 +8,13 @@ use std::sync::atomic::AtomicBool;
 /// memory too.
 const MOST: f64 = 0.5;
 
+/// Every process may use more memory than twice this. To ask for the limit takes some 30 calls to the system, and a store may
+/// have thousands of files.
+const FITS: u64 = 1 << 20;
+
 /// Whether a file of `length` bytes is too large to stay in memory, so that random reads keep going to the disk.
 pub(crate) fn is_exceeded_by(length: u64) -> bool {
-    length as f64 > limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) as f64 * MOST
+    length > FITS && length as f64 > limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) as f64 * MOST
 }
 
 /// The bytes of memory that this process may use: the least of the machine's memory and the limits of the process's

@@ -76,9 +76,13 @@ impl Files {
             .rand_bytes(0)
             .make_in(&self.dir, |path| rights::create(disk, path, model))
             .at(&self.dir, refused)?;
-        disk.write_at(file.as_file(), &temporary_head(number), 0).at(&self.data, "write the new file for")?;
-        // Protects: the head. If this writer dies, the next one knows the file by its head and removes it.
-        disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
+        // There is no next writer of a private filter.
+        if !self.private {
+            let head = temporary_head(number);
+            disk.write_at(file.as_file(), &head, 0).at(&self.data, "write the new file for")?;
+            // Protects: the head. If this writer dies, the next one knows the file by its head and removes it.
+            disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
+        }
         Ok(file)
     }
 

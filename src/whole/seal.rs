@@ -20,23 +20,26 @@ impl Options {
     /// A writer of a new filter, to be [sealed](Writer::seal) as a file that must not exist. The filter begins as a
     /// copy of `source`, if given; else it is empty.
     ///
-    /// No other process may use the same path at the same time. The writer cannot be committed or rolled back.
+    /// No other process may use the same path at the same time. The writer cannot be committed or rolled back. If it `stays`,
+    /// it will not be sealed soon, as it is one of many: then it does not take memory.
     pub(crate) fn working_copy(
         &self,
         path: &Path,
         uuid: [u8; 16],
         source: Option<&Reader>,
+        stays: bool,
     ) -> Result<Writer> {
+        let flush = if stays { Flush::Never } else { Flush::Kept };
         let files = Files::new(path)?.private();
         let Some(source) = source else {
             let (identity, policy) = self.design(path)?;
             let identity = Identity { uuid, ..identity };
-            let file = UnpublishedFile::create(&files, &self.disk, identity, None, self.threads)?;
+            let file = UnpublishedFile::create(&files, &self.disk, identity, None, flush)?;
             return Ok(Writer::private(files, self, file, Counts::default(), self.first_metadata(), policy));
         };
         source.at_one_commit("copied", |snapshot| {
             let (identity, disk) = (Identity { uuid, ..*snapshot.identity() }, &self.disk);
-            let file = UnpublishedFile::fill(&files, disk, identity, None, Flush::Never, &mut |write| {
+            let file = UnpublishedFile::fill(&files, disk, identity, None, flush, &mut |write| {
                 let regions = 0..identity.geometry.regions();
                 snapshot.regions(regions, &mut |region, words, _| write(region, words))
             })?;

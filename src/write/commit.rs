@@ -18,7 +18,7 @@ use super::work::Work;
 use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
 use crate::events;
-use crate::file::{Journal, LiveCopy, PublishedFile, UnpublishedFile};
+use crate::file::{Flush, Journal, LiveCopy, PublishedFile, UnpublishedFile};
 use crate::format::frame::Header;
 use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::options::Options;
@@ -292,7 +292,13 @@ impl WriterState {
             Work::Unpublished(_, Some(published)) => Work::Published(published, Pending::default()),
             Work::Unpublished(file, None) => {
                 drop(file);
-                let file = UnpublishedFile::create(files, &options.disk, identity, None, options.threads)?;
+                let file = UnpublishedFile::create(
+                    files,
+                    &options.disk,
+                    identity,
+                    None,
+                    Flush::by(options.threads),
+                )?;
                 Work::Unpublished(Box::new(file), None)
             }
         };

@@ -12,7 +12,7 @@ use crate::cuckoo::Counts;
 use crate::error::{Error, IoContext, Result};
 use crate::events;
 use crate::file::{
-    Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
+    Flush, Journal, OpenedToWrite, PublishedFile, UnpublishedFile, check_room, lock_absent, open_writer,
 };
 use crate::format::{Metadata, Policy, Superblock};
 use crate::options::Options;
@@ -94,7 +94,8 @@ impl Writer {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
         let empty = |files: &Files, model: Option<&Rights>| {
-            let file = UnpublishedFile::create(files, &options.disk, identity, model, options.threads)?;
+            let file =
+                UnpublishedFile::create(files, &options.disk, identity, model, Flush::by(options.threads))?;
             Ok((file, Counts::new(identity.kind)))
         };
         if force && files.inode()?.is_some() {

@@ -25,7 +25,8 @@ pub(super) fn double(
     let model = source.rights()?;
     let identity = Identity { geometry, ..identity };
     let mut doubled = counts.doubled();
-    let file = UnpublishedFile::fill(files, disk, identity, Some(&model), Flush::Meanwhile, &mut |write| {
+    let flush = Flush::of_doubled(source.is_in_memory(), files, geometry);
+    let file = UnpublishedFile::fill(files, disk, identity, Some(&model), flush, &mut |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];
         for region in 0..regions {

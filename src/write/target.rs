@@ -64,6 +64,11 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
+    /// Whether it is a new file whose regions are kept in memory.
+    pub(super) const fn is_in_memory(&self) -> bool {
+        matches!(self, Self::Unpublished(file) if file.is_in_memory())
+    }
+
     /// Asks for the cache line of a bucket.
     #[inline]
     pub(super) fn prefetch(&self, region: RegionId, bucket: BucketId) {

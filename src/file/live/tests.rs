@@ -25,6 +25,7 @@ use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
 use super::*;
+use crate::format::STATE_IN_USE;
 
 const KEY: u64 = 7;
 const REGIONS: usize = 2;
@@ -667,6 +668,29 @@ fn a_copy_in_memory_is_that_of_an_idle_file() {
     assert_eq!((map.now(), map.live_copy().unwrap().commit), (Some(3970), 7));
     let before = (0..word(LIVE)).find(|index| map.word(*index) != 0);
     assert_eq!(before, None, "a word of the superblocks");
+}
+
+/// As a commit would store it, and read by the same functions.
+#[test]
+fn the_live_area_of_a_new_file_is_that_of_its_commit() {
+    let geometry = geometry(3);
+    for (metadata, state) in [(0, STATE_IDLE), (1, STATE_IN_USE), (9, STATE_IDLE), (5000, STATE_IN_USE)] {
+        let counts = Counts { epoch: 3970, ..commit(7).counts };
+        let copy = LiveCopy { metadata: vec![7; metadata], counts, ..commit(7) };
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(geometry.file_length()).unwrap();
+        let live = Live::map(&file, Path::new("f"), geometry).unwrap();
+        live.store_copy(&copy).unwrap();
+        file.write_all_at(&state, LIVE + LIVE_STATE).unwrap();
+        let mut stored = vec![0; (geometry.sums() - LIVE) as usize];
+        file.read_exact_at(&mut stored, LIVE).unwrap();
+        let new = of_new_file(&copy, state);
+        assert!(new == stored[..new.len()], "{metadata}");
+        assert!(stored[new.len()..].iter().all(|byte| *byte == 0));
+        let map = Map::shared(&file, geometry).unwrap();
+        assert_eq!((map.is_idle(), map.now()), (state == STATE_IDLE, Some(3970)));
+        assert_eq!(map.live_copy().unwrap(), copy);
+    }
 }
 
 #[test]
