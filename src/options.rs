@@ -411,7 +411,8 @@ impl Options {
     }
 
     /// The threads that share the work of a batch of keys, or of shrinking a filter, at least 1; 1 by default. A batch
-    /// with fewer than some ten thousand keys a thread uses fewer threads.
+    /// with fewer than some ten thousand keys a thread uses fewer threads. Up to three times as many write the
+    /// files of a store's shards, as each waits for the disk for most of the time.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self

@@ -75,6 +75,7 @@ mod pending;
 mod reader;
 mod rebase;
 mod run;
+mod seal;
 mod sealed;
 mod sieve;
 mod storage;
@@ -202,7 +203,7 @@ impl Store {
     }
 
     /// Whether commits also fold the shards for which that is due, as they do unless told otherwise. Otherwise they only
-    /// merge runs. A process that commits for many machines turns it off, and hands the folds to them:
+    /// write and merge runs. A process that commits for many machines turns it off, and hands the folds to them:
     /// [`to_fold`](Self::to_fold).
     pub const fn folding(mut self, folds: bool) -> Self {
         self.folds = folds;

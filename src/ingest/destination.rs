@@ -13,7 +13,7 @@ use fs2::FileExt;
 use super::cursor;
 use super::error::Error;
 use super::job::Job;
-use crate::store::{Change, Committed, Rejudged, Requests, Store, Token, Update, Version};
+use crate::store::{Committed, Rejudged, Requests, Store, Token, Update, Version};
 use crate::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
 /// The filter, or the update of a store, that keys are inserted into or removed from.
@@ -343,9 +343,8 @@ impl InStore {
         }
         let gone = self.gone();
         let update = self.update.take().ok_or(gone)?;
-        let (base, operation) = (update.base().number, self.operation.to_owned());
-        let sealed = update.seal_with(&self.sealing)?;
-        let committed = self.store.commit(&Change { base, operation, token, sealed })?;
+        let base = update.base().number;
+        let committed = update.commit_with(self.operation, token, &self.sealing)?;
         self.after(committed, base)
     }
 

@@ -16,7 +16,7 @@ use super::Store;
 use super::commit::Change;
 use super::error::{Error, Result};
 use super::fold::{WorkingCopy, drawn, rewritten_at, worth_rewriting};
-use super::partition::divided;
+use super::partition::{divided, to_seal};
 use super::reader::StoreReader;
 use super::run::{MAX_RECORDS, Merged};
 use super::sealed::Sealed;
@@ -129,19 +129,13 @@ impl Store {
         if which != Due::All && no_shard_is_due(version) && self.description.retention.is_none() {
             return Ok(Vec::new());
         }
-        let may_refuse = self.description.growth == Growth::Never
-            || self.description.max_file_size.is_some()
-            || self.description.max_false_positive_rate.is_some();
         let mut shards = Vec::new();
         for shard in 0..self.description.shards {
-            let (pending, due) = (reader.count_pending(shard)?, self.due_at(version, shard));
+            let pending = reader.count_pending(shard)?;
             let is_due = match which {
                 Due::All => pending > 0 || reader.has_expired(shard, true),
-                Due::Asked => pending > due || reader.has_expired(shard, false),
-                // More than an update leaves: the shard was full, and every commit would find out again.
-                Due::AfterCommit => {
-                    pending > due && !(may_refuse && pending > rewritten_at(self, version, shard))
-                }
+                Due::Asked => pending > self.due_at(version, shard) || reader.has_expired(shard, false),
+                Due::AfterCommit => self.is_due(version, shard, pending),
             };
             if is_due {
                 shards.push(shard);
@@ -205,8 +199,18 @@ impl Store {
         }
     }
 
+    /// Whether a commit folds a shard of which so much is pending.
+    pub(super) fn is_due(&self, version: &Version, shard: u32, pending: u64) -> bool {
+        let may_refuse = self.description.growth == Growth::Never
+            || self.description.max_file_size.is_some()
+            || self.description.max_false_positive_rate.is_some();
+        // More than an update leaves: the shard was full, and every commit would find out again.
+        let was_full = may_refuse && pending > rewritten_at(self, version, shard);
+        pending > self.due_at(version, shard) && !was_full
+    }
+
     /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole.
-    fn due_at(&self, version: &Version, shard: u32) -> u64 {
+    pub(super) fn due_at(&self, version: &Version, shard: u32) -> u64 {
         let half = worth_rewriting(version, shard) / 2;
         half + drawn(self, version, shard, half)
     }
@@ -229,7 +233,7 @@ impl Store {
             }
         }
         let (all, done) = (shards.len() as u64, std::sync::Mutex::new(0));
-        let sealed = divided(shards, self.options.threads, |shard| {
+        let sealed = divided(shards, to_seal(self.options.threads), |shard| {
             let folded = self.folded(base, shard, None)?;
             let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *done += 1;

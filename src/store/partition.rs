@@ -79,6 +79,12 @@ impl Store {
     }
 }
 
+/// The threads that seal files where `threads` do other work. More, as each waits for the disk for most of the time; but not
+/// more than 8 for that, as each may hold a file of 8 MiB in memory, or 16 MiB of one that is uploaded.
+pub(super) fn to_seal(threads: usize) -> usize {
+    threads.max((3 * threads).min(8))
+}
+
 /// Does `work` for each of `all` on a number of threads, each of which takes the next item when it has done one.
 /// Returns the outcomes in the order of the items, or the first error. A thread stops when its work fails.
 pub(super) fn divided<T: Send, R: Send>(

@@ -14,6 +14,7 @@ use super::conflict::Again;
 use super::error::{Error, Result};
 use super::partition::divided;
 use super::run::RecordKey;
+use super::seal::Telling;
 use super::taken::Held;
 use super::update::Update;
 use super::version::{Done, Version};
@@ -68,7 +69,7 @@ impl Update {
         token: Option<Token>,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(Committed, Rejudged)> {
-        let mut all = Rejudged::default();
+        let (mut all, mut has_met_others) = (Rejudged::default(), false);
         loop {
             let (more, done) = self.judge_again(token.as_ref())?;
             all.known.extend(more.known);
@@ -84,11 +85,15 @@ impl Update {
                 return Ok((Committed::Unchanged, all));
             }
             let mut change = self.change(operation, token.clone(), self.base())?;
-            change.sealed = self.seal_run()?.into_iter().collect();
-            progress(1, 1);
+            let many = if has_met_others { Vec::new() } else { self.with_many(self.base()) };
+            let telling = Telling::new(self.files_to_seal(&many), progress);
+            change.sealed = self.seal_records(&many, &telling)?;
             match self.store.commit(&change) {
-                // Others have committed since the update was rebased.
-                Err(Error::Conflict { .. }) => self.store.discard(&change.sealed),
+                // Others have committed since the update was rebased. They may do so again.
+                Err(Error::Conflict { .. }) => {
+                    self.store.discard(&change.sealed);
+                    has_met_others = true;
+                }
                 outcome => {
                     let committed = outcome?;
                     self.store.left_open.keep(&self.base);

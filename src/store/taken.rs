@@ -101,6 +101,19 @@ impl Taken {
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
+
+    /// A working copy of the shard with these records, as [`WorkingCopy::open`] makes it.
+    pub(super) fn rewritten(
+        &self,
+        base: &StoreReader,
+        scratch: Option<&Path>,
+        shard: u32,
+        stays: bool,
+    ) -> Result<WorkingCopy> {
+        let mut copy = WorkingCopy::open(base, scratch, shard, stays)?;
+        copy.fold(self.all().map(Ok))?;
+        Ok(copy)
+    }
 }
 
 /// What an update holds of one shard.
@@ -136,11 +149,9 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// A working copy of the shard, with these records.
+    /// A working copy with these records.
     fn rewritten(&self, taken: &Taken) -> Result<WorkingCopy> {
-        let mut copy = WorkingCopy::open(self.base, self.scratch, self.shard, true)?;
-        copy.fold(taken.all().map(Ok))?;
-        Ok(copy)
+        taken.rewritten(self.base, self.scratch, self.shard, true)
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use super::Store;
 use super::commit::{Change, Committed, Token};
@@ -13,8 +12,8 @@ use super::error::{Error, Result};
 use super::fold::{Deed, rewritten_at, worth_rewriting};
 use super::partition::{Partition, divided};
 use super::reader::StoreReader;
-use super::sealed::Sealed;
-use super::taken::{Held, Source, Taken};
+use super::seal::Telling;
+use super::taken::{Held, Source};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
@@ -33,6 +32,9 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// many again: it gets a working copy of its own, into which keys go without a journal. So the records take at most about
 /// 5 bytes of memory for each entry of the store. Dropping the update removes the working copies.
 ///
+/// Where a shard's records are so many that they would be folded at once, a commit writes them to the shard's file, if
+/// nobody else has committed since the base.
+///
 /// Any number of updates may be made at the same time. Of two that change the same key, or one of them a key of a shard
 /// that the other has rewritten, the one that commits first wins. The other one gets [`Error::Conflict`], or judges the
 /// keys in question again: [`commit_rebased`](Self::commit_rebased).
@@ -42,7 +44,7 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 pub struct Update {
     pub(super) store: Store,
     pub(super) base: StoreReader,
-    scratch: Option<PathBuf>,
+    pub(super) scratch: Option<PathBuf>,
     rewrites: bool,
     /// What it has of each shard.
     pub(super) shards: Vec<Held>,
@@ -171,61 +173,6 @@ impl Update {
         })
     }
 
-    /// Seals each working copy as a file of its shard, and all records as one run; syncs them and moves them into the
-    /// store. No version names them yet: commit a [`Change`] with them, here or in another process.
-    ///
-    /// If this fails, the update is lost; the store is as it was.
-    pub fn seal(self) -> Result<Vec<Sealed>> {
-        self.seal_with(&|_, _| {})
-    }
-
-    /// Like [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
-    pub fn seal_with(self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
-        let has_run = self.records().next().is_some();
-        let rewritten = self.shards.iter().filter(|held| matches!(held, Held::Rewritten(_))).count() as u64;
-        let (all, done) = (rewritten + u64::from(has_run), Mutex::new(0));
-        let tell = || {
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            *done += 1;
-            progress(*done, all);
-        };
-        let run = self.seal_run()?;
-        run.iter().for_each(|_| tell());
-        let Self { store, base, shards, .. } = self;
-        let rewritten = (0..).zip(shards).filter_map(|(shard, held)| match held {
-            Held::Rewritten(copy) => Some((shard, copy)),
-            Held::Records(_) => None,
-        });
-        let mut sealed = divided(rewritten.collect(), store.options.threads, |(shard, copy)| {
-            let sealed = copy.seal(&base, shard);
-            let sealed = sealed.map_err(|error| store.given_up(base.version().number, error))?;
-            tell();
-            Ok(sealed)
-        })?;
-        sealed.extend(run);
-        Ok(sealed)
-    }
-
-    /// What it has of shards that are not rewritten, if that is anything.
-    fn records(&self) -> impl Iterator<Item = &Taken> {
-        self.shards.iter().filter_map(|held| match held {
-            Held::Records(taken) => Some(taken).filter(|taken| taken.records() > 0),
-            Held::Rewritten(_) => None,
-        })
-    }
-
-    /// One run of all records, synced and in its place; `None` if there are no records.
-    pub(super) fn seal_run(&self) -> Result<Option<Sealed>> {
-        let (number, at_most) = (self.base().number, self.records().map(Taken::records).sum());
-        if at_most == 0 {
-            return Ok(None);
-        }
-        // Shards divide the positions in their order.
-        let keys = self.records().flat_map(|taken| taken.sorted().into_iter().map(Ok));
-        let run = self.store.write_run((number, self.base.now), self.scratch.as_deref(), at_most, keys);
-        run.map_err(|error| self.store.given_up(number, error))
-    }
-
     /// Seals what was changed, and publishes a version with it, as [`Store::commit`] does. Publishes nothing if no key
     /// came or went and there is no token. Seals nothing if a commit with the token was made before.
     ///
@@ -235,8 +182,9 @@ impl Update {
         self.commit_with(operation, token, &|_, _| {})
     }
 
-    pub(super) fn commit_with(
-        self,
+    /// Like [`commit`](Self::commit); `progress` is told the files sealed, and all there are to seal.
+    pub fn commit_with(
+        mut self,
         operation: &str,
         token: Option<Token>,
         progress: &(dyn Fn(u64, u64) + Sync),
@@ -250,15 +198,26 @@ impl Update {
         if let Some(done) = change.already(&newest) {
             return Ok(Committed::Already(done));
         }
-        let base = self.base.clone();
-        change.sealed = self.seal_with(progress)?;
-        let outcome = store.commit(&change);
-        match outcome {
-            Ok(_) => store.left_open.keep(&base),
-            Err(Error::Conflict { .. }) => store.discard(&change.sealed),
-            Err(_) => {}
+        let mut many = self.with_many(&newest);
+        let telling = Telling::new(self.files_to_seal(&many), progress);
+        let copies = self.seal_copies(&telling)?;
+        loop {
+            let records = self.seal_records(&many, &telling)?;
+            change.sealed = copies.iter().chain(&records).cloned().collect();
+            match store.commit(&change) {
+                // Records may not be in conflict where a file is.
+                Err(Error::Conflict { .. }) if !many.is_empty() => store.discard(&records),
+                outcome => {
+                    match outcome {
+                        Ok(_) => store.left_open.keep(&self.base),
+                        Err(Error::Conflict { .. }) => store.discard(&change.sealed),
+                        Err(_) => {}
+                    }
+                    return outcome;
+                }
+            }
+            many.clear();
         }
-        outcome
     }
 
     /// The change, without files yet. Fails if its token or operation cannot be published on `newest`.

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gowk::disk::{Disk, SystemDisk};
-use gowk::store::{Error, Store, Token, Vacuum};
+use gowk::store::{Committed, Error, Store, Token, Vacuum};
 use gowk::{Batches, Lookup, Options, SlotsPerBucket};
 
 use crate::images::is_tidy;
@@ -33,7 +33,9 @@ const DIES: &str = "GOWK_TEST_DIES";
 const KEYS: u64 = 20;
 /// So many commits that their runs are merged.
 const BEFORE: u64 = 10;
-const COMMITS: u64 = 13;
+const COMMITS: u64 = 14;
+/// The commit that brings other keys, so many of one shard that it writes the shard's file.
+const MANY: u64 = 11;
 
 #[derive(Debug, Default)]
 struct Dying {
@@ -98,12 +100,22 @@ fn options() -> Options {
     Options::new().counting().capacity(100).seed(3).slots_per_bucket(SlotsPerBucket::Two)
 }
 
-fn keys(commit: u64) -> Vec<[u8; 8]> {
+fn keys(store: &Store, commit: u64) -> Vec<[u8; 8]> {
+    if commit == MANY {
+        return many(store);
+    }
     (commit * KEYS / 2..commit * KEYS / 2 + KEYS).map(u64::to_le_bytes).collect()
 }
 
+/// The fewest with which a commit certainly writes the file.
+fn many(store: &Store) -> Vec<[u8; 8]> {
+    let is_of_first = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap()) == 0;
+    (1 << 20..).map(u64::to_le_bytes).filter(is_of_first).take(8192).collect()
+}
+
 fn copies(commits: u64, key: u64) -> u32 {
-    (0..commits).filter(|commit| (commit * KEYS / 2..commit * KEYS / 2 + KEYS).contains(&key)).count() as u32
+    let has = |commit: &u64| *commit != MANY && (commit * KEYS / 2..commit * KEYS / 2 + KEYS).contains(&key);
+    (0..commits).filter(has).count() as u32
 }
 
 /// Takes all steps; `told` is called after each commit.
@@ -113,8 +125,12 @@ fn all_steps(store: &Store, mut told: impl FnMut(u64)) -> Result<(), Error> {
             return Ok(());
         }
         let mut update = store.update_of(store.before("a", number + 1)?);
-        update.insert_batch(&keys(number))?.complete()?;
-        update.commit_rebased("insert", Some(Token::new("a", number + 1)), &|_, _| {}).map(drop)?;
+        update.insert_batch(&keys(store, number))?.complete()?;
+        let token = Some(Token::new("a", number + 1));
+        if let (Committed::New(version), _) = update.commit_rebased("insert", token, &|_, _| {})? {
+            let has_written = version.shards.values().any(|file| file.since == version.number);
+            assert_eq!(has_written, number == MANY);
+        }
         told(number);
         Ok(())
     };
@@ -177,6 +193,9 @@ fn look(store: &Store) -> Result<u64, Error> {
     let (reader, commits) = (store.read()?, newest.tokens.get("a").map_or(0, |done| done.number));
     for key in 0..KEYS * COMMITS {
         assert_eq!(reader.count(key.to_le_bytes())?, copies(commits, key), "key {key}, {commits} commits");
+    }
+    for key in many(store) {
+        assert_eq!(reader.count(key)?, u32::from(commits > MANY), "{commits} commits");
     }
     Ok(commits)
 }

@@ -9,6 +9,7 @@
 //! - `killed`: a process that dies before each of its calls to the disk.
 //! - `folds`: folds that other processes make than the one that publishes them.
 //! - `forgetting`: stores that forget, beside a model with a clock.
+//! - `many`: updates with so many records of a shard that they write its file.
 //! - `multiset`: processes that insert, remove, fold and vacuum at the same time, and are killed.
 //! - `processes`: processes that commit at the same time, and are killed.
 //! - `rebased`: updates that judge keys again which others have brought meanwhile.
@@ -27,6 +28,7 @@ mod folds;
 mod forgetting;
 mod images;
 mod killed;
+mod many;
 mod multiset;
 mod processes;
 mod readers;

@@ -1,0 +1,159 @@
+//! Sealing an update: its working copies as files of their shards, and its records as one run, or as files of the shards
+//! that get many (`format-spec/STORE.md`, section 8).
+//!
+//! Crash cases: until the commit, files that no version names. A vacuum removes them.
+
+use std::sync::{Mutex, PoisonError};
+
+#[cfg(doc)]
+use super::commit::Change;
+use super::error::{Error, Result};
+use super::partition::{divided, to_seal};
+use super::sealed::Sealed;
+use super::taken::{Held, Taken};
+use super::update::Update;
+use super::version::Version;
+use crate::events;
+
+/// Tells users how many files are sealed.
+pub(super) struct Telling<'a> {
+    progress: &'a (dyn Fn(u64, u64) + Sync),
+    all: u64,
+    done: Mutex<u64>,
+}
+
+impl<'a> Telling<'a> {
+    pub(super) fn new(all: u64, progress: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
+        Self { progress, all, done: Mutex::new(0) }
+    }
+
+    /// One more; files beyond those that were to be sealed are not told.
+    fn one(&self) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        if *done < self.all {
+            *done += 1;
+            (self.progress)(*done, self.all);
+        }
+    }
+}
+
+impl Update {
+    /// Seals each working copy as a file of its shard, and all records as one run; syncs them and moves them into the
+    /// store. No version names them yet: commit a [`Change`] with them, here or in another process.
+    ///
+    /// If this fails, the update is lost; the store is as it was.
+    pub fn seal(self) -> Result<Vec<Sealed>> {
+        self.seal_with(&|_, _| {})
+    }
+
+    /// Like [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
+    pub fn seal_with(mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
+        let telling = Telling::new(self.files_to_seal(&[]), progress);
+        let mut sealed = self.seal_copies(&telling)?;
+        sealed.extend(self.seal_records(&[], &telling)?);
+        Ok(sealed)
+    }
+
+    /// As how many files it is sealed, if these shards get files for their records.
+    pub(super) fn files_to_seal(&self, many: &[u32]) -> u64 {
+        let copies = self.shards.iter().filter(|held| matches!(held, Held::Rewritten(_))).count();
+        (copies + many.len()) as u64 + u64::from(self.records_but(many).next().is_some())
+    }
+
+    /// Seals the working copies, and keeps none of them.
+    pub(super) fn seal_copies(&mut self, telling: &Telling<'_>) -> Result<Vec<Sealed>> {
+        let Self { store, base, shards, .. } = self;
+        let kind = store.description.kind;
+        let copies = (0..).zip(shards).filter_map(|(shard, held)| match held {
+            Held::Rewritten(_) => match std::mem::replace(held, Held::new(kind)) {
+                Held::Rewritten(copy) => Some((shard, copy)),
+                Held::Records(_) => None,
+            },
+            Held::Records(_) => None,
+        });
+        divided(copies.collect(), to_seal(store.options.threads), |(shard, copy)| {
+            let sealed = copy.seal(base, shard);
+            let sealed = sealed.map_err(|error| store.given_up(base.version().number, error))?;
+            telling.one();
+            Ok(sealed)
+        })
+    }
+
+    /// The shards that a commit would fold at once, mostly for the records of this update. They can be sealed as files, which
+    /// saves the fold, if the base is the newest version still: a file may be in conflict where records are not.
+    pub(super) fn with_many(&self, newest: &Version) -> Vec<u32> {
+        let (store, base) = (&self.store, &self.base);
+        if !store.folds || newest.number != self.base().number {
+            return Vec::new();
+        }
+        let has_many = |shard: u32, own: u64| {
+            let is_due = |pending| store.is_due(base.version(), shard, pending + own);
+            2 * own > store.due_at(base.version(), shard) && base.count_pending(shard).is_ok_and(is_due)
+        };
+        let held = (0..).zip(&self.shards);
+        let many = held.filter(
+            |(shard, held)| matches!(held, Held::Records(taken) if has_many(*shard, taken.records())),
+        );
+        many.map(|(shard, _)| shard).collect()
+    }
+
+    /// Seals all records: those of these shards as a file each, and the others as one run.
+    pub(super) fn seal_records(&self, many: &[u32], telling: &Telling<'_>) -> Result<Vec<Sealed>> {
+        let mut sealed = self.seal_files(many, telling)?;
+        let run = match self.seal_run(&sealed) {
+            // The files may have taken the room.
+            Err(_) if !sealed.is_empty() => {
+                self.store.discard(&sealed);
+                sealed.clear();
+                self.seal_run(&[])?
+            }
+            outcome => outcome?,
+        };
+        run.iter().for_each(|_| telling.one());
+        sealed.extend(run);
+        Ok(sealed)
+    }
+
+    /// A file for each of these shards, with its records. Where that fails, the records are for the run.
+    fn seal_files(&self, many: &[u32], telling: &Telling<'_>) -> Result<Vec<Sealed>> {
+        let Self { store, base, scratch, shards, .. } = self;
+        let sealed = divided(many.to_vec(), to_seal(store.options.threads), |shard| {
+            let Some(Held::Records(taken)) = shards.get(shard as usize) else { return Ok(None) };
+            let copy = taken.rewritten(base, scratch.as_deref(), shard, false);
+            match copy.and_then(|copy| copy.seal(base, shard)) {
+                Ok(sealed) => {
+                    telling.one();
+                    Ok(Some(sealed))
+                }
+                Err(Error::Filter(error)) if error.refuses_one_key() => Ok(None),
+                Err(error) => {
+                    events::store_not_compacted(store.path(), &error);
+                    Ok(None)
+                }
+            }
+        })?;
+        Ok(sealed.into_iter().flatten().collect())
+    }
+
+    /// One run of the records of all shards but those with these files, synced and in its place; `None` if there are none.
+    fn seal_run(&self, files: &[Sealed]) -> Result<Option<Sealed>> {
+        let shards: Vec<u32> = files.iter().filter_map(Sealed::shard).collect();
+        let (number, at_most) = (self.base().number, self.records_but(&shards).map(Taken::records).sum());
+        if at_most == 0 {
+            return Ok(None);
+        }
+        // Shards divide the positions in their order.
+        let keys = self.records_but(&shards).flat_map(|taken| taken.sorted().into_iter().map(Ok));
+        let run = self.store.write_run((number, self.base.now), self.scratch.as_deref(), at_most, keys);
+        run.map_err(|error| self.store.given_up(number, error))
+    }
+
+    /// What it has of shards that are not rewritten, and none of these, which ascend.
+    fn records_but(&self, shards: &[u32]) -> impl Iterator<Item = &Taken> {
+        let held = (0..).zip(&self.shards).filter(|(shard, _)| shards.binary_search(shard).is_err());
+        held.filter_map(|(_, held)| match held {
+            Held::Records(taken) => Some(taken).filter(|taken| taken.records() > 0),
+            Held::Rewritten(_) => None,
+        })
+    }
+}
