@@ -81,9 +81,11 @@ impl Flush {
         if threads == 1 { Self::Kept } else { Self::Never }
     }
 
-    /// For a file into which another one is doubled, which may be kept in memory itself.
+    /// For a file into which another one is doubled. A private one stays in memory. Others leave it: with twice as many regions
+    /// there, `gowk dedup` of 12.8 million lines took 1.07 times as long.
     pub(crate) const fn of_doubled(is_kept: bool, files: &Files, doubled: Geometry) -> Self {
-        if is_kept && may_be_kept(files, doubled) { Self::Kept } else { Self::Meanwhile }
+        let stays = is_kept && files.private && may_be_kept(files, doubled);
+        if stays { Self::Kept } else { Self::Meanwhile }
     }
 
     /// Memory for the regions of a file, if they are to be kept there.
