@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const BUILDS: [&str; 5] = [
     "gunzip -c examples/urls.txt.gz | cargo run --release -- dedup seen.gowk | wc -l",
     "cargo test --release",
-    "cargo install --path cli",
+    "cargo install --path cli --profile dist",
     "pip install ./python",
     "cargo add gowk --path .",
 ];
