@@ -316,8 +316,10 @@ impl<W: Layout> Lanes<W> {
         lane < slots && self.0 >> (lane * bits) >> (bits - 1) & 1 == 1
     }
 
-    pub(super) const fn is_one(self) -> bool {
-        self.0.is_power_of_two()
+    /// Whether there is one lane in all, of this bucket and of another one.
+    pub(super) const fn is_one_beside(self, other: Self) -> bool {
+        // A lane has more than one bit.
+        (self.0 | other.0 >> 1).is_power_of_two()
     }
 
     pub(crate) const fn count(self) -> u32 {
@@ -411,10 +413,29 @@ impl<W: Layout> Bucket<W> {
         self.with(lane, Slot(0, self.1))
     }
 
-    /// With this lane empty, which holds `slot`: a few instructions less than `without`.
+    /// With these lanes empty.
     #[inline(always)]
-    pub(super) fn less(self, lane: u32, slot: Slot<W>) -> Self {
-        self.like(self.0 ^ u64::from(slot.0) << (lane * self.numbers().bits))
+    pub(super) fn without_lanes(self, lanes: Lanes<W>) -> Self {
+        self.like(self.0 & !self.whole_lanes(lanes.0 >> (self.numbers().bits - 1)))
+    }
+
+    /// The only slot that was taken from this bucket or from another one, in its lane, by what is left of the two.
+    #[inline(always)]
+    pub(super) const fn taken(self, left: Self, other: Self, left_of_other: Self) -> Self {
+        self.like(self.0 ^ left.0 | other.0 ^ left_of_other.0)
+    }
+
+    /// Whether the only slot is an entry with a fresh tail.
+    #[inline(always)]
+    pub(super) fn only_is_fresh(self) -> bool {
+        self.0 & self.numbers().ones << self.numbers().expiry_bits != 0
+    }
+
+    /// The length of the tail of the only slot, as [`Slot::tail_length`].
+    #[inline(always)]
+    pub(super) fn only_tail_length(self) -> Option<u32> {
+        let Numbers { tail_bits, bits, expiry_bits, .. } = self.numbers();
+        tail_bits.checked_sub((self.0.trailing_zeros() % bits).wrapping_sub(*expiry_bits))
     }
 
     /// Whether a bit outside every lane is set. No writer sets one.

@@ -78,6 +78,12 @@ impl Counts {
         self.by_tail.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
+    /// Whether all entries but one of 32 have the tails of a filter that has not doubled.
+    pub(crate) fn are_nearly_all_fresh(&self, width: AnyWidth) -> bool {
+        let fresh = self.by_tail[width.fresh_tail_bits() as usize];
+        self.entries() - fresh <= self.entries() / 32
+    }
+
     /// Slots in use.
     pub(crate) fn used(&self) -> u64 {
         self.entries().saturating_add(self.universal).saturating_add(self.digits)

@@ -35,24 +35,19 @@ impl<W: Width> Bucket<W> {
         Some((in_other, lane))
     }
 
-    /// The lane of the only entry of either bucket that matches `query`, which must be a fresh slot; the flag says that
-    /// it is in the other bucket. `None` if none matches, or several, or if the entry has digits. Without a branch, as
-    /// `first_free`.
-    #[inline]
-    pub(super) fn only_match(self, other: Self, query: Slot<W>) -> Option<(bool, u32)> {
+    /// Both buckets without the only entry of either that matches `query`, which must be a fresh slot. `None` if none
+    /// matches, or several, or if the entry has digits. Without a branch, as `first_free`.
+    #[inline(always)]
+    pub(super) fn without_match(self, other: Self, query: Slot<W>) -> Option<[Self; 2]> {
         #[cfg(target_arch = "x86_64")]
         if W::BITS == 16 {
-            return Pair::of(self, other).only_match(query);
+            return Pair::of(self, other).without_match(query);
         }
         let (here, there) = (self.matches(query), other.matches(query));
-        let in_other = !here.any();
-        let either = here.or(there, in_other);
-        let digits = self.or(other, in_other).digit_lanes();
-        if either.is_one() && (in_other | !there.any()) && !digits.and(either.above()).any() {
-            Some((in_other, either.first()?))
-        } else {
-            None
-        }
+        let digits =
+            self.digit_lanes().and(here.above()).any() | other.digit_lanes().and(there.above()).any();
+        let is_one = here.is_one_beside(there) & !digits;
+        is_one.then(|| [self.without_lanes(here), other.without_lanes(there)])
     }
 
     /// How many entries of both buckets match `query`, which must be a fresh slot; `None` if a bucket has a digit or a
@@ -177,13 +172,14 @@ mod vector {
         }
 
         #[inline(always)]
-        pub(in crate::cuckoo) fn only_match(&self, query: Slot<W>) -> Option<(bool, u32)> {
+        pub(in crate::cuckoo) fn without_match(&self, query: Slot<W>) -> Option<[Bucket<W>; 2]> {
             let matching = self.matching(query).0;
             // The lanes directly above those. The highest lane of each bucket has none above it.
             let above = shl_imm_u64_m128i::<16>(matching);
             // One bit for each lane that matches, then one for each digit above such a lane: a digit makes a second bit.
             let bits = move_mask_i8_m128i(pack_i16_to_i8_m128i(matching, self.digits().0 & above)) as u32;
-            if bits.is_power_of_two() { first(bits) } else { None }
+            let [first, second] = bitandnot_m128i(matching, self.0).into();
+            bits.is_power_of_two().then(|| [Bucket::new(first), Bucket::new(second)])
         }
 
         #[inline(always)]
@@ -242,7 +238,11 @@ mod tests {
             assert_eq!(pair.first_free(), (empty != 0).then(|| at(empty.trailing_zeros())), "{both:x?}");
             let has_digit = matching.trailing_zeros() % 4 != 3 && digits & matching << 1 != 0;
             let only = (matching.is_power_of_two() && !has_digit).then(|| at(matching.trailing_zeros()));
-            assert_eq!(pair.only_match(query), only, "{both:x?} {query:x?}");
+            let without = only.map(|(in_second, lane)| match in_second {
+                false => [first.without(lane), second],
+                true => [first, second.without(lane)],
+            });
+            assert_eq!(pair.without_match(query), without, "{both:x?} {query:x?}");
             let plain = digits == 0 && !both.iter().any(|bucket| bucket.has_universal());
             assert_eq!(
                 pair.matches_of_plain(query),

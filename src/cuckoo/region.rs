@@ -459,24 +459,60 @@ impl<W: Layout> United<W> {
     }
 }
 
-/// What the removal of an entry stores, and the length of its tail.
+/// The removal of a slot that matches: both buckets, one of them without it.
 pub(crate) struct Removal<W> {
-    pub(crate) tail: u32,
-    pub(crate) id: BucketId,
-    pub(crate) bucket: Bucket<W>,
+    first: (BucketId, Bucket<W>),
+    second: (BucketId, Bucket<W>),
+    /// The slot, in its lane.
+    taken: Bucket<W>,
+    /// Whether it was in the second bucket.
+    in_second: bool,
 }
 
-/// The removal of the entry that matches, if there is just one and it has no digits.
+impl<W: Width> Removal<W> {
+    /// Whether the slot is an entry with a fresh tail.
+    #[inline(always)]
+    pub(crate) fn is_of_fresh_tail(&self) -> bool {
+        self.taken.only_is_fresh()
+    }
+
+    /// The length of its tail; `None` if it is universal.
+    #[inline(always)]
+    pub(crate) fn tail(&self) -> Option<u32> {
+        self.taken.only_tail_length()
+    }
+
+    /// Stores the bucket that has changed.
+    #[inline(always)]
+    pub(crate) fn store<B: BucketsMut<W>>(self, buckets: &mut B) {
+        let (id, bucket) = if self.in_second { self.second } else { self.first };
+        buckets.store(id, bucket);
+    }
+
+    /// Stores both buckets, of a region that nobody else sees.
+    ///
+    /// To know the one that has changed, a processor must have loaded both. What waits for that fills it up, so that it works
+    /// at fewer keys meanwhile: single removals from a new file are 1.4 times as fast with both stored.
+    #[inline(always)]
+    pub(crate) fn store_both<B: BucketsMut<W>>(self, buckets: &mut B) {
+        buckets.store(self.first.0, self.first.1);
+        buckets.store(self.second.0, self.second.1);
+    }
+}
+
+/// The removal of the slot that matches, if there is just one and it has no digits.
 #[inline(always)]
 pub(crate) fn find_removal<W: Width, B: Buckets<W>>(
     buckets: &mut B,
     place: Place<W>,
 ) -> Result<Option<Removal<W>>, B::Error> {
     let [(first_id, first), (second_id, second)] = place.load(buckets)?;
-    let Some((other, lane)) = first.only_match(second, place.fingerprint) else { return Ok(None) };
-    let (id, bucket) = (first_id.or(second_id, other), first.or(second, other));
-    let slot = bucket.slot(lane);
-    Ok(slot.tail_length().map(|tail| Removal { tail, id, bucket: bucket.less(lane, slot) }))
+    Ok(first.without_match(second, place.fingerprint).map(|[first_left, second_left]| Removal {
+        first: (first_id, first_left),
+        second: (second_id, second_left),
+        taken: first.taken(first_left, second, second_left),
+        in_second: first == first_left,
+    }))
 }
 
 /// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal
@@ -491,20 +527,18 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
 ) -> Result<Option<Removed>, B::Error> {
-    match find_removal(buckets, place)? {
-        Some(Removal { tail, id, bucket }) => {
-            buckets.store(id, bucket);
-            Ok(Some(Removed::Entry { tail }))
-        }
-        None => {
-            let both = place.load(buckets)?;
-            let Some((changed, removed)) = remove_copy(both, place.fingerprint) else { return Ok(None) };
-            if let Some((id, bucket)) = changed {
-                buckets.store(id, bucket);
-            }
-            Ok(Some(removed))
-        }
+    if let Some(removal) = find_removal(buckets, place)?
+        && let Some(tail) = removal.tail()
+    {
+        removal.store(buckets);
+        return Ok(Some(Removed::Entry { tail }));
     }
+    let both = place.load(buckets)?;
+    let Some((changed, removed)) = remove_copy(both, place.fingerprint) else { return Ok(None) };
+    if let Some((id, bucket)) = changed {
+        buckets.store(id, bucket);
+    }
+    Ok(Some(removed))
 }
 
 /// What a removal takes, and the bucket that changes, if one does.

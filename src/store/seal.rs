@@ -156,8 +156,8 @@ impl Update {
         })
     }
 
-    /// Seals what was changed, and publishes a version with it, as [`Store::commit`](super::Store::commit) does. Publishes nothing if no key
-    /// came or went and there is no token. Seals nothing if a commit with the token was made before.
+    /// Seals what was changed, and publishes a version with it, as [`Store::commit`](super::Store::commit) does. Publishes
+    /// nothing if no key came or went and there is no token. Seals nothing if a commit with the token was made before.
     ///
     /// If others have changed some of the same keys since the base, this fails with [`Error::Conflict`];
     /// [`commit_rebased`](Self::commit_rebased) judges these keys again instead.

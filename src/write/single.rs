@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use super::pending::Pending;
 use super::work::{Traits, Work};
-use crate::cuckoo::region::{Insertion, Removal, Removed, find_insertion, find_removal};
+use crate::cuckoo::region::{Insertion, Removed, find_insertion, find_removal};
 use crate::cuckoo::{AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId, Width, with_any_width};
 use crate::file::PublishedFile;
 
@@ -26,9 +26,11 @@ impl Shortcut {
     /// For no change at all, as in a forgetting filter.
     const NONE: Self = Self { insert: |_, _, _, _| None, remove: |_, _, _, _| None };
 
-    pub(super) fn of(width: AnyWidth, kind: Kind) -> Self {
+    /// `fresh`: nearly all entries have fresh tails.
+    pub(super) fn of(width: AnyWidth, kind: Kind, fresh: bool) -> Self {
         with_any_width!(plain width, W => match kind {
-            Kind::Counting => Self { insert: insert::<W>, remove: remove::<W> },
+            Kind::Counting if fresh => Self { insert: insert::<W>, remove: remove::<W, true> },
+            Kind::Counting => Self { insert: insert::<W>, remove: remove::<W, false> },
             Kind::Set => Self { insert: insert::<W>, ..Self::NONE },
             Kind::Forgetting => Self::NONE,
         }, Self::NONE)
@@ -107,12 +109,19 @@ fn insert_into<W: Width>(
     }
 }
 
-fn remove<W: Width>(work: &mut Work, delta: &mut Delta, traits: &Traits, hash: KeyHash) -> Option<()> {
+/// With `FRESH`, entries with shorter tails are left to the long way: so the processor can guess which counter changes, and
+/// need not wait for the buckets to know.
+fn remove<W: Width, const FRESH: bool>(
+    work: &mut Work,
+    delta: &mut Delta,
+    traits: &Traits,
+    hash: KeyHash,
+) -> Option<()> {
     let (region, place) = place::<W>(traits, hash);
     match work {
-        Work::Unpublished(file, _) => remove_from(file.region(region)?, place, delta),
+        Work::Unpublished(file, _) => remove_from::<W, FRESH>(file.region(region)?, place, delta),
         Work::Published(published, pending) => match pending.copied(region) {
-            Some(region) => remove_from(region, place, delta),
+            Some(region) => remove_from::<W, FRESH>(region, place, delta),
             None => remove_beside(published, pending, region, place, delta),
         },
     }
@@ -126,18 +135,29 @@ fn remove_beside<W: Width>(
     place: Place<W>,
     delta: &mut Delta,
 ) -> Option<()> {
-    remove_from(pending.beside(published, region)?, place, delta)
+    let mut region = pending.beside(published, region)?;
+    let Ok(removal) = find_removal(&mut region, place);
+    let removal = removal?;
+    delta.removed(Removed::Entry { tail: removal.tail()? });
+    removal.store(&mut region);
+    Some(())
 }
 
+/// From buckets that nobody else sees: both are stored.
 #[inline(always)]
-fn remove_from<W: Width>(
+fn remove_from<W: Width, const FRESH: bool>(
     mut region: impl BucketsMut<W, Error = Infallible>,
     place: Place<W>,
     delta: &mut Delta,
 ) -> Option<()> {
     let Ok(removal) = find_removal(&mut region, place);
-    let Removal { tail, id, bucket } = removal?;
+    let removal = removal?;
+    let tail = match FRESH {
+        true if removal.is_of_fresh_tail() => W::TAIL_BITS,
+        true => return None,
+        false => removal.tail()?,
+    };
     delta.removed(Removed::Entry { tail });
-    region.store(id, bucket);
+    removal.store_both(&mut region);
     Some(())
 }

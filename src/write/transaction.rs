@@ -9,7 +9,7 @@ use crate::cuckoo::{
 };
 use crate::error::Result;
 use crate::file::UnpublishedFile;
-use crate::format::Metadata;
+use crate::format::{Identity, Metadata};
 
 /// Everything a transaction can change.
 #[derive(Debug)]
@@ -27,8 +27,7 @@ pub(super) struct Transaction {
 
 impl Transaction {
     pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
-        let identity = work.identity();
-        let (traits, shortcut) = (Traits::of(identity), Shortcut::of(identity.geometry.width, identity.kind));
+        let (traits, shortcut) = (Traits::of(work.identity()), Self::shortcut(&work, &counts));
         Self { work, counts, delta: Delta::default(), metadata, search: Search::new(), traits, shortcut }
     }
 
@@ -43,7 +42,13 @@ impl Transaction {
     }
 
     pub(super) fn set_counts(&mut self, counts: Counts) {
+        self.shortcut = Self::shortcut(&self.work, &counts);
         (self.counts, self.delta) = (counts, Delta::default());
+    }
+
+    fn shortcut(work: &Work, counts: &Counts) -> Shortcut {
+        let Identity { geometry, kind, .. } = work.identity();
+        Shortcut::of(geometry.width, *kind, counts.are_nearly_all_fresh(geometry.width))
     }
 
     pub(super) fn region_of(&self, hash: KeyHash) -> Result<(RegionId, u64)> {
