@@ -30,7 +30,7 @@ pub(super) enum Failure {
 
     #[error(
         "--column: this gowk does not read Parquet; build it with the feature `parquet`, as with \
-         `cargo install --path cli --features parquet`, or write the column of keys as CSV first, as with \
+         `cargo install --path cli --profile dist --features parquet`, or write the column of keys as CSV first, as with \
          `duckdb -csv -c \"select COLUMN from 'FILE'\" > NEW`"
     )]
     NoParquet,

@@ -373,6 +373,20 @@ mod tests {
         assert_eq!((doubled.universal, doubled.inserted, doubled.entries()), (14, 60, 110));
     }
 
+    #[test]
+    fn nearly_all_tails_are_fresh_until_a_filter_doubles() {
+        let mut counts = Counts::default();
+        assert!(counts.are_nearly_all_fresh(AnyWidth::Four));
+        counts.by_tail[9] = 62;
+        counts.by_tail[8] = 2;
+        assert!(counts.are_nearly_all_fresh(AnyWidth::Four));
+        counts.by_tail[3] = 1;
+        assert!(!counts.are_nearly_all_fresh(AnyWidth::Four));
+        counts.by_tail = [0; TAIL_LENGTHS];
+        counts.by_tail[9] = 1000;
+        assert!(!counts.doubled().are_nearly_all_fresh(AnyWidth::Four));
+    }
+
     /// For every width, over buckets of entries alone, and with others among them.
     #[test]
     fn buckets_are_counted_together_as_they_are_one_by_one() {

@@ -35,8 +35,8 @@ impl<W: Width> Bucket<W> {
         Some((in_other, lane))
     }
 
-    /// Both buckets without the only entry of either that matches `query`, which must be a fresh slot. `None` if none
-    /// matches, or several, or if the entry has digits. Without a branch, as `first_free`.
+    /// Both buckets without the only slot of either that matches `query`, which must be a fresh slot. `None` if none matches,
+    /// or several, or if it has digits. Without a branch, as `first_free`.
     #[inline(always)]
     pub(super) fn without_match(self, other: Self, query: Slot<W>) -> Option<[Self; 2]> {
         #[cfg(target_arch = "x86_64")]

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use super::pending::Pending;
 use super::work::{Traits, Work};
-use crate::cuckoo::region::{Insertion, Removed, find_insertion, find_removal};
+use crate::cuckoo::region::{Insertion, Removal, Removed, find_insertion, find_removal};
 use crate::cuckoo::{AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId, Width, with_any_width};
 use crate::file::PublishedFile;
 
@@ -136,10 +136,7 @@ fn remove_beside<W: Width>(
     delta: &mut Delta,
 ) -> Option<()> {
     let mut region = pending.beside(published, region)?;
-    let Ok(removal) = find_removal(&mut region, place);
-    let removal = removal?;
-    delta.removed(Removed::Entry { tail: removal.tail()? });
-    removal.store(&mut region);
+    take::<W, false>(&mut region, place, delta)?.store(&mut region);
     Some(())
 }
 
@@ -150,7 +147,18 @@ fn remove_from<W: Width, const FRESH: bool>(
     place: Place<W>,
     delta: &mut Delta,
 ) -> Option<()> {
-    let Ok(removal) = find_removal(&mut region, place);
+    take::<W, FRESH>(&mut region, place, delta)?.store_both(&mut region);
+    Some(())
+}
+
+/// Counts a removal, which is then to be stored.
+#[inline(always)]
+fn take<W: Width, const FRESH: bool>(
+    region: &mut impl BucketsMut<W, Error = Infallible>,
+    place: Place<W>,
+    delta: &mut Delta,
+) -> Option<Removal<W>> {
+    let Ok(removal) = find_removal(region, place);
     let removal = removal?;
     let tail = match FRESH {
         true if removal.is_of_fresh_tail() => W::TAIL_BITS,
@@ -158,6 +166,5 @@ fn remove_from<W: Width, const FRESH: bool>(
         false => removal.tail()?,
     };
     delta.removed(Removed::Entry { tail });
-    removal.store_both(&mut region);
-    Some(())
+    Some(removal)
 }

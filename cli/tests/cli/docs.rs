@@ -1,7 +1,8 @@
 //! Invariants checked, of the pages that users read:
 //!
 //! 1. The commands of `README.md` and `docs/` run, in the order of their page, with the exit status and the files that the
-//!    page promises. Continuous integration runs the commands of cargo and pip, which are exactly those listed here.
+//!    page promises. Continuous integration runs those of cargo, which are listed here with that of pip, and installs the
+//!    wheel that pip would build.
 //! 2. The README has fewer than 900 words.
 //! 3. The coprocess in `examples/` gets the right answer for each key, whatever bytes it has.
 //! 4. The words of the README's table are verbs of the tool, calls of the library and methods of the Python package.
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The commands that continuous integration runs.
+/// The commands that are left to continuous integration.
 const BUILDS: [&str; 5] = [
     "gunzip -c examples/urls.txt.gz | cargo run --release -- dedup seen.gowk | wc -l",
     "cargo test --release",
