@@ -35,13 +35,20 @@ impl KeyRules {
     /// let rules = KeyRules { trim: true, ignore_case: Some(Case::Ascii) };
     /// assert_eq!(&*rules.normal(b" Spam\r"), b"spam");
     /// ```
+    #[inline]
     pub fn normal<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.is_plain() { key.into() } else { self.changed(key) }
+    }
+
+    #[inline(never)]
+    fn changed<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         let key = if self.trim { key.trim_ascii() } else { key };
-        match (self.ignore_case, str::from_utf8(key)) {
-            (None, _) => key.into(),
-            (Some(Case::Unicode), Ok(text)) => text.to_lowercase().into_bytes().into(),
-            (Some(_), _) => key.to_ascii_lowercase().into(),
-        }
+        let text = match self.ignore_case {
+            None => return key.into(),
+            Some(Case::Ascii) => None,
+            Some(Case::Unicode) => str::from_utf8(key).ok(),
+        };
+        text.map_or_else(|| key.to_ascii_lowercase(), |text| text.to_lowercase().into_bytes()).into()
     }
 
     /// Whether the rules leave every key unchanged.

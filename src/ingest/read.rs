@@ -65,14 +65,15 @@ impl Reading {
         }
         let mut records = StreamRecords::new(&self.job.rules, content, task.from)?;
         let mut begun = records.offset();
-        let new = || {
+        let new = |last: &Batch| {
             let place = Read { task: index, position: task.from, raw: 0, finished: None };
-            let mut piece = Piece::new(Batch::default(), place);
+            // Most batches are as long as the last.
+            let mut piece = Piece::new(Batch::with_room_of(last), place);
             piece.records = self.job.records.then(Batch::default);
             piece.rejects = self.job.has_rejects().then(Batch::default);
             piece
         };
-        let mut piece = new();
+        let mut piece = new(&Batch::default());
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
         // that ends where it would have ended.
         loop {
@@ -91,7 +92,8 @@ impl Reading {
                     if is_end { Some(finished(records.content(), records.ended_within())?) } else { None };
                 let (raw, position) = (records.content().raw(), records.position());
                 piece.place = Read { task: index, position, raw, finished };
-                if to.send(std::mem::replace(&mut piece, new())).is_err() {
+                let next = new(&piece.keys);
+                if to.send(std::mem::replace(&mut piece, next)).is_err() {
                     return Ok(None);
                 }
             }

@@ -17,6 +17,11 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// An empty batch with room for as much as `other` holds.
+    pub(crate) fn with_room_of(other: &Self) -> Self {
+        Self { bytes: Vec::with_capacity(other.bytes.len()), ends: Vec::with_capacity(other.ends.len()) }
+    }
+
     /// Adds a key behind the others.
     pub fn push(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
