@@ -65,6 +65,14 @@ pub(crate) trait Buckets<W> {
     type Error;
 
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Self::Error>;
+
+    /// Whether a load may have to wait for memory, so that it is worth asking for buckets ahead.
+    fn are_far(&self) -> bool {
+        false
+    }
+
+    /// Asks for the cache line of a bucket.
+    fn prefetch(&self, _: BucketId) {}
 }
 
 /// The buckets of one region, to change.
@@ -82,6 +90,14 @@ impl<W: Layout, E> Buckets<W> for AnyBuckets<'_, W, E> {
 
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, E> {
         self.0.load(id)
+    }
+
+    fn are_far(&self) -> bool {
+        self.0.are_far()
+    }
+
+    fn prefetch(&self, id: BucketId) {
+        self.0.prefetch(id);
     }
 }
 

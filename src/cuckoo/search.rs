@@ -69,6 +69,14 @@ impl<W: Layout> Reached<W> {
 /// A bucket, and an entry that must stay there with its digits.
 pub(super) type Kept<W> = (BucketId, Slot<W>);
 
+/// Asks for the other buckets of all that is in `roots`. Most chains end in one of them: so a processor gets them beside each
+/// other, and not one after the other until one has a free lane.
+fn prefetch_others<W: Layout, B: Buckets<W>>(buckets: &B, roots: &[(BucketId, Bucket<W>)]) {
+    for (id, bucket) in roots {
+        (0..bucket.numbers().slots).for_each(|lane| buckets.prefetch(bucket.slot(lane).other(*id)));
+    }
+}
+
 impl Search {
     pub(crate) fn new() -> Self {
         let visited = vec![0; BUCKETS_PER_REGION as usize / 64];
@@ -194,6 +202,9 @@ impl Search {
         let Some((_, root)) = roots.first() else { return Ok(None) };
         for (id, bucket) in roots {
             self.reach(*id, bucket.0, ROOT, 0);
+        }
+        if buckets.are_far() {
+            prefetch_others(buckets, roots);
         }
         let mut parent = 0;
         while let Some(&Step { id, word, .. }) = self.steps.get(parent) {

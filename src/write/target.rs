@@ -211,6 +211,14 @@ impl<W: Width, C: Changes> Buckets<W> for TargetRegion<'_, C> {
             Target::Unpublished(file) => file.bucket(self.region, bucket.0),
         }))
     }
+
+    fn are_far(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&self, bucket: BucketId) {
+        self.target.prefetch(self.region, bucket);
+    }
 }
 
 impl<W: Width, C: ChangesMut> BucketsMut<W> for TargetRegion<'_, C> {
