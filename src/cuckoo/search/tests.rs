@@ -3,8 +3,14 @@
 //! 1. A chain changes no group but its bucket, and leaves the entries alone that must stay. A search that fails stores
 //!    nothing.
 //! 2. After each search, no bucket counts as visited.
+//! 3. Where loads wait for memory, the buckets that a root leads to are asked for before the first load; none are elsewhere.
+
+use std::cell::RefCell;
+use std::convert::Infallible;
 
 use super::*;
+use crate::cuckoo::Four;
+use crate::cuckoo::bucket::AnyBuckets;
 use crate::cuckoo::displacement::tests::{FIRST, Line, Random, World, entry};
 
 #[test]
@@ -148,4 +154,57 @@ fn a_chain_of_groups_through_distant_buckets_leaves_none_visited() {
     assert_eq!(search.place(&mut line, &[start], group(14), &mut 1000), Ok(true));
     assert!(search.visited.iter().all(|word| *word == 0));
     assert_eq!([start, next, end].map(|id| line.load(id)), [full(14), full(12), full(13)].map(Ok));
+}
+
+/// Buckets that note what is asked for, and what was asked for by the first load.
+struct Noting {
+    world: World,
+    are_far: bool,
+    asked: RefCell<Vec<BucketId>>,
+    before_load: Option<usize>,
+}
+
+impl Buckets<Four> for Noting {
+    type Error = Infallible;
+
+    fn load(&mut self, id: BucketId) -> Result<Bucket<Four>, Infallible> {
+        self.before_load.get_or_insert(self.asked.borrow().len());
+        self.world.load(id)
+    }
+
+    fn are_far(&self) -> bool {
+        self.are_far
+    }
+
+    fn prefetch(&self, id: BucketId) {
+        self.asked.borrow_mut().push(id);
+    }
+}
+
+impl BucketsMut<Four> for Noting {
+    fn store(&mut self, id: BucketId, bucket: Bucket<Four>) {
+        self.world.store(id, bucket);
+    }
+}
+
+#[test]
+fn buckets_that_are_far_are_asked_for_ahead() {
+    let (mut random, mut search) = (Random(3), Search::new());
+    let mut loaded = 0;
+    for round in 0..1000 {
+        let world = World::crowded(&mut random);
+        let id = BucketId(FIRST + random.below(8) as u16);
+        let roots = [id, World::some_entry(&mut random).other(id)].map(|id| (id, world.at(id)));
+        let others = roots.iter().flat_map(|(id, bucket)| (0..4).map(|lane| bucket.slot(lane).other(*id)));
+        let others: Vec<_> = others.collect();
+        let are_far = round % 2 == 0;
+        let mut noting = Noting { world, are_far, asked: RefCell::default(), before_load: None };
+        // As every caller has it, behind dynamic dispatch.
+        let Ok(_) = search.free_lane(&mut AnyBuckets(&mut noting), &roots, &[], &mut 2000);
+        let expected = if are_far { others } else { Vec::new() };
+        assert_eq!(*noting.asked.borrow(), expected);
+        loaded += usize::from(noting.before_load.is_some());
+        assert!(noting.before_load.is_none_or(|asked| asked == expected.len()));
+    }
+    assert!(loaded > 500, "{loaded}");
 }
