@@ -298,7 +298,7 @@ impl One<'_> {
     fn check(&self, skip: Skip, records: &Records) -> Result<(), Error> {
         let Reading { rules, missing, rejects, .. } = self.reading;
         let problem = match skip {
-            Skip::Malformed(malformed) if rejects.is_none() => return Err(records.malformed(malformed)),
+            Skip::Malformed(malformed) if rejects.is_none() => return Err(records.malformed(*malformed)),
             Skip::TooLong => {
                 let (unit, number) = (rules.format.unit(), records.line());
                 InputProblem::KeyTooLong { unit, number, limit: LONGEST }

@@ -66,7 +66,11 @@ impl Jsonl {
                 // The parser counts lines from the start of this text: its own line number is cut off.
                 let text = error.to_string();
                 let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
-                skipped(Skip::Malformed(Malformed { line: number, column: error.column(), message }))
+                skipped(Skip::Malformed(Box::new(Malformed {
+                    line: number,
+                    column: error.column(),
+                    message,
+                })))
             }
         }
     }

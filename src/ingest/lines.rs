@@ -45,7 +45,7 @@ pub enum Skip {
     /// The record has a key, but lacks the field of its time, or the field holds no valid time.
     NoTime,
     /// The record is malformed.
-    Malformed(Malformed),
+    Malformed(Box<Malformed>),
 }
 
 /// Why a line is malformed.

@@ -92,10 +92,12 @@ impl Parquet {
             return Ok(Some(Found::Skipped { skip: Skip::NoField, record: b"" }));
         };
         self.offset += key.len() as u64;
-        Ok(Some(match time {
+        let mut found = match time {
             Some(None) => Found::Skipped { skip: Skip::NoTime, record: key },
-            time => self.rules.judge(Found::Key { key, record: key, time: time.flatten() }),
-        }))
+            time => Found::Key { key, record: key, time: time.flatten() },
+        };
+        self.rules.judge(&mut found);
+        Ok(Some(found))
     }
 
     /// Goes on to the next row in all columns; false at the end of the file.

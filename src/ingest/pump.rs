@@ -80,31 +80,33 @@ impl<P> Piece<P> {
 
     /// Adds a record that was found by these rules. One that lacks the field or a time is kept if `keeps` says so; any
     /// other one without a key is left out. Both are counted. Returns why it has no key.
+    #[inline]
     pub fn add(&mut self, found: Found<'_>, rules: &Rules, keeps: bool) -> Option<Skip> {
-        let (record, skip) = match found {
+        match found {
             Found::Key { key, record, time } => {
                 self.keys.push(&rules.key.normal(key));
                 self.times.extend(time);
-                (record, None)
+                self.records.iter_mut().for_each(|records| records.push(record));
+                None
             }
             Found::Skipped { skip, record } => {
-                self.skipped.skip(&skip);
-                if !keeps || !matches!(skip, Skip::NoField | Skip::NoTime) {
-                    // A record that is too long to be kept in memory is empty here.
-                    let rejects = self.rejects.as_mut();
-                    let rejects =
-                        rejects.filter(|_| !matches!(skip, Skip::Blank | Skip::Empty) && !record.is_empty());
-                    rejects.into_iter().for_each(|rejects| rejects.push(record));
-                    return Some(skip);
-                }
-                self.keyless.push(self.keys.len());
-                self.keys.push(if self.records.is_none() { record } else { b"" });
-                self.times.extend(rules.time.as_ref().map(|_| UNIX_EPOCH));
-                (record, Some(skip))
+                self.skip(&skip, record, rules, keeps);
+                Some(skip)
             }
-        };
-        self.records.iter_mut().for_each(|records| records.push(record));
-        skip
+        }
+    }
+
+    fn skip(&mut self, skip: &Skip, record: &[u8], rules: &Rules, keeps: bool) {
+        self.skipped.skip(skip);
+        if keeps && matches!(skip, Skip::NoField | Skip::NoTime) {
+            self.keyless.push(self.keys.len());
+            self.keys.push(if self.records.is_none() { record } else { b"" });
+            self.times.extend(rules.time.as_ref().map(|_| UNIX_EPOCH));
+            self.records.iter_mut().for_each(|records| records.push(record));
+        } else if !matches!(skip, Skip::Blank | Skip::Empty) && !record.is_empty() {
+            // A record that is too long to be kept in memory is empty here.
+            self.rejects.iter_mut().for_each(|rejects| rejects.push(record));
+        }
     }
 
     /// Adds its records to `all`.

@@ -106,7 +106,7 @@ impl Reading {
     /// Fails if a record like this ends the run.
     fn check(&self, skip: Skip, records: &StreamRecords) -> Result<(), Error> {
         match skip {
-            Skip::Malformed(malformed) if !self.job.has_rejects() => Err(records.malformed(malformed)),
+            Skip::Malformed(malformed) if !self.job.has_rejects() => Err(records.malformed(*malformed)),
             skip if self.job.missing == Missing::Fail => {
                 let problem = self.job.rules.missing(&skip, records.content().place(records.line()));
                 problem.map_or(Ok(()), |problem| Err(Error::input(records.content().path(), problem)))

@@ -190,7 +190,7 @@ impl StreamRecords {
 
     pub(super) fn next(&mut self) -> Result<Option<Found<'_>>, Error> {
         let content = &mut self.content;
-        let found = match &mut self.kind {
+        let mut found = match &mut self.kind {
             Kind::Lines(separator) => {
                 self.lines += 1;
                 let found = |key| Found::Key { key, record: key, time: None };
@@ -203,7 +203,8 @@ impl StreamRecords {
             }
             Kind::Csv(csv) => csv.next(content)?,
         };
-        Ok(found.map(|found| self.rules.judge(found)))
+        found.iter_mut().for_each(|found| self.rules.judge(found));
+        Ok(found)
     }
 
     fn may_wait(&self) -> bool {
@@ -287,7 +288,7 @@ pub(super) mod tests {
                     None => return Ok((keys, positions)),
                     Some(Found::Key { key, .. }) => String::from_utf8_lossy(key).into_owned(),
                     Some(Found::Skipped { skip: Skip::Malformed(malformed), .. }) => {
-                        return Err(records.malformed(malformed));
+                        return Err(records.malformed(*malformed));
                     }
                     Some(Found::Skipped { skip, .. }) => format!("<{skip:?}>"),
                 };

@@ -103,15 +103,16 @@ impl Rules {
     }
 
     /// Skips a record whose key is empty or too long by these rules. Changes no key: [`KeyRules::normal`] does.
-    pub(super) fn judge<'a>(&self, found: Found<'a>) -> Found<'a> {
-        let Found::Key { key, record, time } = found else { return found };
-        let key = if self.key.trim { key.trim_ascii() } else { key };
-        if self.skip_empty && key.is_empty() {
-            Found::Skipped { skip: Skip::Empty, record }
-        } else if key.len() > self.max_key_length {
-            Found::Skipped { skip: Skip::TooLong, record }
+    #[inline]
+    pub(super) fn judge(&self, found: &mut Found<'_>) {
+        let Found::Key { key, record, .. } = found else { return };
+        let judged = if self.key.trim { key.trim_ascii() } else { *key };
+        if self.skip_empty && judged.is_empty() {
+            *found = Found::Skipped { skip: Skip::Empty, record };
+        } else if judged.len() > self.max_key_length {
+            *found = Found::Skipped { skip: Skip::TooLong, record };
         } else {
-            Found::Key { key, record, time }
+            *key = judged;
         }
     }
 
