@@ -44,7 +44,7 @@ pub enum Skip {
     NoField,
     /// The record has a key, but lacks the field of its time, or the field holds no valid time.
     NoTime,
-    /// The record is malformed.
+    /// The record is malformed. In a box, so that all other records are passed on in fewer bytes.
     Malformed(Box<Malformed>),
 }
 

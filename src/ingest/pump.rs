@@ -96,6 +96,7 @@ impl<P> Piece<P> {
         }
     }
 
+    /// Adds a record without a key. Apart from `add`, which is inlined and takes a key in few steps.
     fn skip(&mut self, skip: &Skip, record: &[u8], rules: &Rules, keeps: bool) {
         self.skipped.skip(skip);
         if keeps && matches!(skip, Skip::NoField | Skip::NoTime) {

@@ -102,7 +102,8 @@ impl Rules {
         Some(self)
     }
 
-    /// Skips a record whose key is empty or too long by these rules. Changes no key: [`KeyRules::normal`] does.
+    /// Skips a record whose key is empty or too long by these rules. Of other keys it takes off what they trim, and changes
+    /// nothing else: [`KeyRules::normal`] does.
     #[inline]
     pub(super) fn judge(&self, found: &mut Found<'_>) {
         let Found::Key { key, record, .. } = found else { return };
