@@ -34,7 +34,7 @@
 //! | look keys up | [`Reader`], with the trait [`Lookup`] |
 //! | take many keys at once, several times as fast | the trait [`Batches`]; [`Lookup::contains_batch`] |
 //! | write from many processes, or past one file | [`store`] |
-//! | run a job over files, resumable after any kill | `ingest` |
+//! | run a job over files, resumable after any kill | the crate `gowk-ingest` |
 //!
 //! The [`Kind`] of a filter is fixed when it is created. Keys are bytes, or hashes computed before: [`Key`].
 //! [`Options::plan`] says how large a filter would be.
@@ -71,10 +71,7 @@
 //! | feature | on | brings |
 //! |---|---|---|
 //! | `store` | yes | [`store`]: many filters under versions |
-//! | `keys` | no | `keys`: streams of keys into a filter |
-//! | `ingest` | no | `ingest`: resumable jobs |
 //! | `s3` | no | stores in buckets, `s3://bucket/prefix`: [`store`] |
-//! | `parquet` | no | Parquet as a format of `ingest::Records` |
 //! | `serde` | no | `Serialize` for [`Info`], [`Plan`], [`Report`] and descriptions of stores |
 //! | `tracing` | no | events for subscribers of the crate `tracing` |
 //!
@@ -119,10 +116,6 @@ mod file;
 mod format;
 mod growth;
 mod info;
-#[cfg(feature = "ingest")]
-pub mod ingest;
-#[cfg(feature = "keys")]
-pub mod keys;
 mod options;
 mod read;
 #[cfg(feature = "store")]

@@ -21,7 +21,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Component, Path, PathBuf};
 
-use gowk::ingest::{Error, Event, Ingest, Job, State, Summary};
+use gowk_ingest::{Error, Event, Ingest, Job, State, Summary};
 use gowk::{Lookup, Options, Reader};
 use gowk_fuzz::{Input, folder};
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
 //! Filters when something breaks: no committed key is lost, and damage is found. `tests/store/crash.rs` cuts the power under
-//! stores, `cli/tests/cli/kills.rs` kills the tool.
+//! stores, `crates/cli/tests/cli/kills.rs` kills the tool.
 //!
 //! - `damage`: flipped bytes in data pages and superblocks, and repair.
 //! - `flips`: every byte of a small filter and its journal, flipped.

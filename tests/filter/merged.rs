@@ -15,7 +15,7 @@
 //! 7. A filter that grew too far and was emptied shrinks to the forecast size, and finds every key. If it does not fit, it
 //!    is refused with the reason and stays as it is.
 //!
-//! `cli/tests/cli/merged_killed.rs` kills processes that merge.
+//! `crates/cli/tests/cli/merged_killed.rs` kills processes that merge.
 
 use std::collections::HashMap;
 use std::fs;

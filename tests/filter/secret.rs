@@ -128,12 +128,3 @@ fn a_store_shows_no_seed() {
     assert_hides(&error);
     assert_hides(&error.to_string());
 }
-
-#[cfg(feature = "ingest")]
-#[test]
-fn a_job_shows_no_seed() {
-    let text = format!("[filter]\npath = 'f'\nseed = {}\n[input]\npaths = ['a']\n", SEED >> 1);
-    let job = gowk::ingest::Job::parse(&text, "job.toml").unwrap();
-    let seed = (SEED >> 1).to_string();
-    assert!(!format!("{job:?} {:?}", gowk::ingest::Ingest::new(&job)).contains(&seed));
-}

@@ -82,12 +82,16 @@ fn each_package_has_what_it_names_and_no_more() {
         "format-spec/STORE.md",
         "format-spec/offset-t6.txt",
     ];
-    for (package, own) in [("gowk", &library[..]), ("gowk-cli", &["src/lib.rs", "src/main.rs"])] {
+    for (package, own) in [
+        ("gowk", &library[..]),
+        ("gowk-ingest", &["src/lib.rs"]),
+        ("gowk-cli", &["src/lib.rs", "src/main.rs"]),
+    ] {
         let files = packaged(package);
         for needed in always.iter().chain(own) {
             assert!(files.contains(*needed), "{package}: {needed} is missing");
         }
-        let foreign = ["tests/", "benches/", "fuzz/", "python/", "cli/", "format-spec/vectors", "."];
+        let foreign = ["tests/", "benches/", "fuzz/", "bindings/", "crates/", "format-spec/vectors", "."];
         let is_foreign = |file: &&String| {
             foreign.iter().any(|start| file.starts_with(start)) && **file != ".cargo_vcs_info.json"
         };

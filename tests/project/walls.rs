@@ -25,9 +25,9 @@ fn sources() -> BTreeMap<PathBuf, String> {
     below("src")
 }
 
-/// The source files of the tool, by their path under `cli/src`.
+/// The source files of the tool, by their path under `crates/cli/src`.
 fn sources_of_the_tool() -> BTreeMap<PathBuf, String> {
-    below("cli/src")
+    below("crates/cli/src")
 }
 
 /// The wing of a file: its first folder, or its own name.
@@ -240,7 +240,7 @@ fn wings_use_only_the_wings_that_the_table_allows_them() {
 
 #[test]
 fn every_file_is_named_by_a_mod() {
-    for (root, sources) in [("src", sources()), ("cli/src", sources_of_the_tool())] {
+    for (root, sources) in [("src", sources()), ("crates/cli/src", sources_of_the_tool())] {
         for path in
             sources.keys().filter(|path| !["lib.rs", "main.rs"].map(Path::new).contains(&path.as_path()))
         {
@@ -284,7 +284,7 @@ fn the_name_of_every_file_is_explained() {
     };
     let mut unknown = Vec::new();
     // A file at the top of `src` is a wing, which the table of wings explains.
-    for (root, sources, shortest) in [("src", sources(), 2), ("cli/src", sources_of_the_tool(), 1)] {
+    for (root, sources, shortest) in [("src", sources(), 2), ("crates/cli/src", sources_of_the_tool(), 1)] {
         let named = sources
             .iter()
             .filter(|(path, _)| path.iter().count() >= shortest && !is_of_tests(path, &sources))

@@ -1,5 +1,5 @@
-//! Stores, as callers of the library see them. `cli/tests/cli/stores.rs` tests the tool on them,
-//! `cli/tests/ingest/stores.rs` jobs.
+//! Stores, as callers of the library see them. `crates/cli/tests/cli/stores.rs` tests the tool on them,
+//! `crates/cli/tests/ingest/stores.rs` jobs.
 //!
 //! - `answers`: a store answers as one filter with the same keys.
 //! - `crash`: power cuts and failing disks, with `images` and `record`.

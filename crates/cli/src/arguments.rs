@@ -1,0 +1,329 @@
+//! Arguments that several verbs share: keys, threads, how to read a filter, and waiting for the lock.
+
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use gowk::{KeyRules, Options};
+use gowk_ingest::keys::{Batch, Feed, Next};
+use gowk_ingest::{Item, Piece, Rules, Tally};
+
+use super::bar;
+use super::failure::Failure;
+use super::field::{FieldArgs, RuleArgs, TimeArgs};
+use super::output::Output;
+use super::paths::{check_outputs, is_store, is_store_and_no_key};
+use super::quantity;
+use super::source::{self, AHEAD, Aside, Place, Read, Reading, Source};
+
+/// The first bytes of every filter.
+const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
+
+/// The arguments of the command, with a number behind `--wait` joined to it. Otherwise clap would take the number for a
+/// key or a file.
+pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    let mut options = true;
+    for argument in arguments {
+        options &= argument != "--";
+        let is_number = argument.to_str().is_some_and(|text| text.parse::<f64>().is_ok());
+        match joined.last_mut() {
+            Some(last) if options && is_number && last == "--wait" => {
+                last.push("=");
+                last.push(argument);
+            }
+            _ => joined.push(argument),
+        }
+    }
+    joined
+}
+
+/// Whether the arguments have a `--`, behind which all are keys.
+fn has_hyphens() -> bool {
+    std::env::args_os().any(|argument| argument == "--")
+}
+
+/// The number of arguments behind `--`.
+fn behind_hyphens() -> usize {
+    std::env::args_os().skip_while(|argument| argument != "--").skip(1).count()
+}
+
+#[derive(Args)]
+pub(super) struct KeyArgs {
+    /// Keys, byte for byte; put `--` before keys that begin with `-` or are names of files. A single `-` is standard
+    /// input
+    #[arg(value_name = "KEY")]
+    keys: Vec<OsString>,
+
+    /// Take the keys from the lines of this file, plain, gzip or zstd; `-` is standard input; may be repeated
+    #[arg(long, value_name = "PATH", conflicts_with = "keys")]
+    input: Vec<PathBuf>,
+
+    /// Take inputs as they are, although they begin as packed files do: gzip, zstd, and others that are refused
+    #[arg(long, conflicts_with = "keys")]
+    plain: bool,
+
+    /// Keys end with NUL instead of a newline, in input and output
+    #[arg(short = '0', long)]
+    null: bool,
+
+    #[command(flatten)]
+    fields: FieldArgs,
+
+    #[command(flatten)]
+    pub(super) rules: RuleArgs,
+}
+
+#[derive(Args)]
+pub(super) struct ThreadArgs {
+    /// Threads that look up or insert keys, whenever some ten thousand or more come at a time
+    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
+    threads: NonZeroU64,
+}
+
+impl ThreadArgs {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        options.threads(usize::try_from(self.threads.get()).unwrap_or(usize::MAX))
+    }
+}
+
+#[derive(Args)]
+pub(super) struct ReadArgs {
+    /// Take the filter for one that was closed and that nobody will change: no lock is needed, and nothing is written
+    #[arg(long)]
+    sealed: bool,
+}
+
+impl ReadArgs {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        bar::fetching(options.sealed(self.sealed))
+    }
+}
+
+#[derive(Args)]
+pub(super) struct ClockArgs {
+    /// Believe the clock of this computer, even if a forgetting filter would forget all keys at once, or has come to a
+    /// later time already
+    #[arg(long)]
+    clock_is_right: bool,
+}
+
+impl ClockArgs {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        options.clock_is_right(self.clock_is_right)
+    }
+}
+
+#[derive(Args)]
+pub(super) struct LockArgs {
+    /// Wait until another writer has finished, at most SECONDS; without a number, as long as it takes
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = quantity::FOREVER, value_parser = quantity::wait)]
+    wait: Option<Duration>,
+}
+
+impl LockArgs {
+    pub(super) fn apply(&self, options: Options) -> Options {
+        options.wait(self.wait.unwrap_or_default())
+    }
+
+    /// Notes that `--wait` has no effect on a store.
+    pub(super) fn note_ignored_by_store(&self, store: &Path) {
+        if self.wait.is_some() {
+            let store = store.display();
+            super::output::note(format_args!(
+                "{store}: is a store, which has no lock to wait for: --wait has no effect"
+            ));
+        }
+    }
+}
+
+impl KeyArgs {
+    pub(super) const fn separator(&self) -> u8 {
+        if self.null { 0 } else { b'\n' }
+    }
+
+    /// The files to read, without standard input.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.input.iter().filter(|path| path.as_os_str() != "-").map(PathBuf::as_path)
+    }
+
+    /// The keys given as arguments.
+    fn given(&self) -> &[OsString] {
+        if self.keys == ["-"] && !has_hyphens() { &[] } else { &self.keys }
+    }
+
+    /// Whether keys come from inputs, and not from the arguments.
+    pub(super) fn is_stream(&self) -> bool {
+        self.given().is_empty()
+    }
+
+    pub(super) fn reads_standard_input(&self) -> bool {
+        self.given().is_empty()
+            && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
+    }
+
+    /// Fails if a key in front of `--` is the name of a file or store: the user most likely means the keys in it. A
+    /// folder that is no store passes.
+    fn check_no_file_is_a_key(&self) -> Result<(), Failure> {
+        let in_front = self.given().len().saturating_sub(behind_hyphens());
+        let named = |name: &&OsString| {
+            let path = Path::new(name);
+            path.metadata().is_ok_and(|metadata| !metadata.is_dir()) || is_store_and_no_key(path)
+        };
+        match self.given().iter().take(in_front).find(named) {
+            Some(name) => Err(Failure::FileAsKey { is_filter: is_filter(name.as_ref()), name: name.into() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if a key is the name of a file, or if an input is a folder, does not exist, or is in a format that gowk
+    /// does not read. Verbs call this before they do anything else.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.check_no_file_is_a_key()?;
+        self.fields.check()?;
+        self.files().try_for_each(|path| {
+            let is_dir = path.metadata().map(|metadata| metadata.is_dir());
+            let outcome = is_dir
+                .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
+            let failed = |source| Failure::Input { input: path.display().to_string(), op: "read", source };
+            outcome.map_err(failed)?;
+            if self.fields.is_parquet() { Ok(()) } else { source::check_format(path, self.plain) }
+        })
+    }
+
+    /// Starts to read the keys, and their times if the verb takes any, for a filter or store with these rules. `writes`
+    /// says whether the verb writes records, and `steady` whether the input alone decides where pieces end. Fails if the
+    /// filter or store has key rules that this build does not know.
+    pub(super) fn start(
+        &self,
+        (known, time): (Option<KeyRules>, Option<&TimeArgs>),
+        file: &Path,
+        writes: bool,
+        steady: bool,
+    ) -> Result<Source, Failure> {
+        let mut rules = Rules::new(self.fields.format(self.separator()));
+        rules.key = known.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })?;
+        let rules = time.into_iter().fold(rules, |rules, time| time.apply(rules));
+        if !self.given().is_empty() {
+            let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
+            let mut piece = Piece::new(Batch::default(), Read::new(first));
+            let mut records = Batch::default();
+            for key in self.given() {
+                piece.keys.push(&rules.key.normal(key.as_bytes()));
+                records.push(key.as_bytes());
+            }
+            piece.records = Some(records);
+            return Ok(Source { feed: Feed::of([piece]), read: Arc::default(), bytes: None });
+        }
+        let writes = writes || self.fields.rejects.is_some();
+        if writes || self.fields.is_parquet() {
+            source::check_headers(self.files(), &rules, self.plain)?;
+        }
+        let inputs = if self.input.is_empty() { vec!["-".into()] } else { self.input.clone() };
+        let (plain, missing, rejects) = (self.plain, self.fields.missing, self.fields.rejects.clone());
+        Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
+    }
+
+    /// The file for records without a key, by its option.
+    pub(super) fn rejects(&self) -> (&'static str, Option<&Path>) {
+        ("--rejects", self.fields.rejects.as_deref())
+    }
+
+    /// Opens the file that `option` names, to append keys or records to it. Fails if that is an input, or standard
+    /// output.
+    pub(super) fn appending(&self, path: &Path, option: &'static str) -> Result<Output, Failure> {
+        let output = Output::appending(path, self.separator())?;
+        // Keys written to an input would be read and written again, without end.
+        let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
+        let of_stream = |stream: io::Result<OwnedFd>| File::from(stream.ok()?).metadata().ok().and_then(id);
+        let of_file = |file: &Path| file.metadata().ok().and_then(id);
+        let input = self.reads_standard_input().then(|| of_stream(io::stdin().as_fd().try_clone_to_owned()));
+        let streams = [
+            ("standard input".to_owned(), input.flatten()),
+            ("standard output".to_owned(), of_stream(io::stdout().as_fd().try_clone_to_owned())),
+        ];
+        let inputs = self.files().map(|input| (format!("the input {}", input.display()), of_file(input)));
+        let own = of_file(path);
+        if let Some((is, _)) = inputs.chain(streams).find(|(_, id)| id.is_some() && *id == own) {
+            return Err(Failure::RefusedOutput { path: path.to_owned(), is, option });
+        }
+        Ok(output)
+    }
+
+    /// Standard output, or a new file in its place. Fails if an output is a file of one of these filters.
+    pub(super) fn output_of_lookups<'a>(
+        &self,
+        path: Option<&Path>,
+        filters: impl Iterator<Item = &'a Path> + Clone,
+    ) -> Result<Output, Failure> {
+        check_outputs(&[("--output", path), self.rejects()], filters.clone())?;
+        match path {
+            Some(path) => Output::anew(path, self.separator()),
+            None => {
+                let output = Output::standard(self.separator())?;
+                filters.into_iter().try_for_each(|filter| output.check_beside(filter)).map(|()| output)
+            }
+        }
+    }
+
+    /// Opens the file for records without a key, if one is given.
+    pub(super) fn aside(&self, prints: bool) -> Result<Aside, Failure> {
+        let (option, rejects) = self.rejects();
+        let rejects = rejects.map(|path| self.appending(path, option)).transpose()?;
+        Ok(Aside::new(rejects, prints))
+    }
+
+    /// Hands all records, read by these key rules, to `take` in batches, until `take` breaks. Flushes the output before
+    /// each wait for keys, and at the end. Returns how many records had no key.
+    pub(super) fn each_batch(
+        &self,
+        known: Option<KeyRules>,
+        file: &Path,
+        prints: bool,
+        output: &mut Output,
+        mut take: impl FnMut(&mut Output, &[Item<'_>]) -> Result<ControlFlow<()>, Failure>,
+    ) -> Result<Tally, Failure> {
+        let mut aside = self.aside(prints)?;
+        let mut feed = self.start((known, None), file, prints, false)?.feed;
+        loop {
+            let next = match feed.try_next()? {
+                Some(next) => next,
+                None => {
+                    aside.flush(output)?;
+                    feed.next(None)?
+                }
+            };
+            let is_enough = match next {
+                Next::Message(piece) => {
+                    let mut pieces = vec![piece];
+                    pieces.append(&mut feed.ready(AHEAD - 1));
+                    aside.take(pieces.iter(), output)?;
+                    let mut keys = Vec::new();
+                    pieces.iter().for_each(|piece| piece.add_to(&mut keys));
+                    take(output, &keys)?.is_break()
+                }
+                Next::End => true,
+                Next::Woken => false,
+            };
+            if is_enough {
+                aside.flush(output)?;
+                return Ok(aside.skipped);
+            }
+        }
+    }
+}
+
+/// Whether the path leads to a filter or a store.
+fn is_filter(path: &Path) -> bool {
+    source::beginning(path).starts_with(MAGIC) || is_store(path)
+}

@@ -1,0 +1,143 @@
+//! What a record is, and which part of it is its key.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use gowk::{Case, KeyRules, Options};
+use gowk_ingest::{Format, Rules};
+
+use super::failure::Failure;
+use super::quantity;
+
+#[derive(Args)]
+pub(super) struct FieldArgs {
+    /// Inputs are CSV, and the key is this column: its name in the first record, which is a header then, or its number
+    /// from 1. Several with commas between them make one key: their fields, with the byte 0x1f between them. Whole records
+    /// are printed, after the header of the first input
+    #[arg(long, value_name = "COLUMNS", conflicts_with_all = ["keys", "null"], group = "records")]
+    csv: Option<String>,
+
+    /// What lies between the columns: one character, or \t
+    #[arg(long, value_name = "C", requires = "csv", default_value = ",", value_parser = delimiter)]
+    delimiter: u8,
+
+    /// Each line is a JSON object, and the key is this field of it: the text of a string, or a number, true or false as it
+    /// is written. user.name is the field `name` of the object in the field `user`; a name with a dot is written user\.name.
+    /// Whole lines are printed
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "null"], group = "records")]
+    json_field: Option<String>,
+
+    /// Inputs are Parquet files, and the key is this column: a string, binary, integer, boolean or UUID one. user.name is
+    /// the field `name` of the struct `user`, as in --json-field. The column's values are printed, each on a line (with
+    /// -0, before a NUL, for values that hold newlines): no other column is read. A row that is null has no key. This
+    /// needs a gowk built with the feature `parquet`, as that of the Python package is
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "plain"], group = "records")]
+    column: Option<String>,
+
+    /// What becomes of records that lack the field, or hold no single value in it: they are left out, printed as new ones
+    /// are, or the first of them is an error. If no record has the field, that is an error in any case
+    #[arg(long, value_enum, default_value_t, requires = "records")]
+    pub(super) missing: Missing,
+
+    /// Append records without a key to this file, and go on after malformed lines of JSON, which go there too and are an
+    /// error otherwise
+    #[arg(long, value_name = "PATH", requires = "records", conflicts_with = "column")]
+    pub(super) rejects: Option<PathBuf>,
+}
+
+/// Where a record says when its key was seen.
+#[derive(Args)]
+pub(super) struct TimeArgs {
+    /// Keys were seen at the time in this field of their lines, and not now: for forgetting filters, with --json-field,
+    /// and written like it. A time is RFC 3339, as in 2026-05-03T12:00:00Z, or a number of seconds since 1970, or of
+    /// milliseconds if it is 10^11 or more. A record without one has no key. A key is late if the filter has forgotten
+    /// that time, and early if it is more than five minutes ahead of the clock: both are counted, and neither printed nor
+    /// stored
+    #[arg(long, value_name = "NAME", requires = "json_field", conflicts_with_all = ["csv", "column"])]
+    time_field: Option<String>,
+
+    /// The same for --csv and --column: the column of the time, by its name, or in CSV by its number from 1. In Parquet a
+    /// time may also be a TIMESTAMP or a DATE, in UTC unless it has a time zone
+    #[arg(long, value_name = "COLUMN", requires = "records", conflicts_with = "json_field")]
+    time_column: Option<String>,
+}
+
+impl TimeArgs {
+    /// Whether records have times.
+    pub(super) const fn is_given(&self) -> bool {
+        self.time_field.is_some() || self.time_column.is_some()
+    }
+
+    /// The rules for records whose times are where the options say, if any are given.
+    pub(super) fn apply(&self, rules: Rules) -> Rules {
+        let field = self.time_field.as_ref().or(self.time_column.as_ref());
+        // clap has checked that the format has fields.
+        field.and_then(|field| rules.clone().with_time(field)).unwrap_or(rules)
+    }
+}
+
+/// The treatment of records without a key.
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(super) enum Missing {
+    #[default]
+    Drop,
+    Keep,
+    Fail,
+}
+
+/// What a key is: fixed when a filter is created.
+#[derive(Args, Clone)]
+pub(super) struct RuleArgs {
+    /// Keys are without the ASCII white space around them, a CR at the end of a line too. A filter keeps this from its
+    /// creation on, as it does --ignore-case: later runs follow it, and contradicting it is an error
+    #[arg(long)]
+    trim: bool,
+
+    /// Keys that differ in upper and lower case are one: of the letters A to Z, or of all that Unicode has
+    #[arg(short, long, num_args = 0..=1, require_equals = true, default_missing_value = "ascii")]
+    #[arg(value_parser = quantity::word_of(&CASES))]
+    ignore_case: Option<Case>,
+}
+
+impl RuleArgs {
+    /// Asks for a filter or store with these key rules, if any are given.
+    pub(super) fn apply(&self, options: Options) -> Options {
+        let rules = KeyRules { trim: self.trim, ignore_case: self.ignore_case };
+        if rules.is_plain() { options } else { options.key_rules(rules) }
+    }
+}
+
+const CASES: [(&str, Case); 2] = [("ascii", Case::Ascii), ("unicode", Case::Unicode)];
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if !matches!(byte, b'"' | b'\r' | b'\n') => Ok(*byte),
+        _ => Err("write one character, as in ; or \\t".to_owned()),
+    }
+}
+
+impl FieldArgs {
+    /// The format of records; `separator` ends them if they are lines.
+    pub(super) fn format(&self, separator: u8) -> Format {
+        match (&self.csv, &self.json_field, &self.column) {
+            (Some(columns), _, _) => Format::csv(columns, self.delimiter),
+            (None, Some(path), _) => Format::jsonl(path),
+            (None, None, Some(path)) => Format::parquet(path),
+            (None, None, None) => Format::Lines(separator),
+        }
+    }
+
+    /// Fails if the inputs are Parquet and this build does not read that.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.column.is_some() && !cfg!(feature = "parquet") {
+            return Err(Failure::NoParquet);
+        }
+        Ok(())
+    }
+
+    /// Whether inputs are Parquet.
+    pub(super) const fn is_parquet(&self) -> bool {
+        self.column.is_some()
+    }
+}

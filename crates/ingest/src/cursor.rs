@@ -1,0 +1,322 @@
+//! The state of a job that the filter remembers. Section 5.3.1 of the specification has the layout.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::content::Position;
+use super::inputs::InputId;
+use super::signature::Signature;
+use super::summary::Tally;
+use gowk::Metadata;
+
+const PREFIX: &str = "ingest/";
+const VERSION: u8 = 1;
+const ALL_READ: u8 = 1;
+const HAS_CURRENT: u8 = 2;
+/// For each kind of output, whether there is one.
+const HAS_OUTPUT: [u8; 3] = [4, 8, 16];
+const KNOWN: u8 = 31;
+/// Bytes that each finished input takes.
+pub(super) const PER_INPUT: usize = 24;
+/// Counts, lengths and offsets are below this. Real ones never come near it, and a sum of a few does not overflow.
+const MOST: u64 = 1 << 60;
+/// Added to the length of a finished input that ended within a record.
+const WITHIN: u64 = 1 << 63;
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Cursor {
+    pub(super) all_read: bool,
+    pub(super) total: Tally,
+    /// The hash of the options by which inputs are read.
+    pub(super) options: u64,
+    /// The output of each [`OutputKind`](super::job::OutputKind).
+    pub(super) outputs: [Option<Written>; 3],
+    pub(super) current: Option<Current>,
+    /// By id.
+    pub(super) finished: Vec<(InputId, Finished)>,
+}
+
+/// The committed part of an output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Written {
+    pub(super) path: InputId,
+    pub(super) length: u64,
+    /// The hash of the output's last bytes.
+    pub(super) tail: u64,
+}
+
+/// The input being read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Current {
+    pub(super) name: PathBuf,
+    pub(super) read: Position,
+    pub(super) tally: Tally,
+}
+
+/// An input read to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Finished {
+    /// The length of the file.
+    pub(super) length: u64,
+    pub(super) signature: Signature,
+    pub(super) within_record: bool,
+}
+
+/// The name of the metadata entry.
+pub(super) fn entry(job: &str) -> String {
+    format!("{PREFIX}{job}")
+}
+
+/// The job whose metadata entry this is.
+pub(super) fn job_of(entry: &str) -> Option<&str> {
+    entry.strip_prefix(PREFIX)
+}
+
+/// The jobs that the filter remembers, and the bytes that each takes.
+pub(super) fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
+    let job = |(entry, value): (&str, &[u8])| Some((job_of(entry)?.to_owned(), value.len()));
+    metadata.iter().filter_map(job).collect()
+}
+
+impl Current {
+    pub(super) fn id(&self) -> InputId {
+        InputId::of(&self.name)
+    }
+}
+
+impl Cursor {
+    /// The input of this id, if it was read to its end.
+    pub(super) fn finished(&self, id: InputId) -> Option<&Finished> {
+        let place = self.place(id).ok()?;
+        self.finished.get(place).map(|(_, finished)| finished)
+    }
+
+    /// Notes that an input was read to its end.
+    pub(super) fn finish(&mut self, id: InputId, finished: Finished) {
+        match self.place(id) {
+            Ok(place) => self.finished[place].1 = finished,
+            Err(place) => self.finished.insert(place, (id, finished)),
+        }
+    }
+
+    fn place(&self, id: InputId) -> Result<usize, usize> {
+        self.finished.binary_search_by_key(&id, |(other, _)| *other)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let outputs = self.outputs.iter().zip(HAS_OUTPUT);
+        let flags = flag(self.all_read, ALL_READ)
+            | flag(self.current.is_some(), HAS_CURRENT)
+            | outputs.map(|(output, has)| flag(output.is_some(), has)).sum::<u8>();
+        let mut bytes = vec![VERSION, flags];
+        put(&mut bytes, &numbers(&self.total));
+        put(&mut bytes, &[self.options]);
+        for Written { path, length, tail } in self.outputs.iter().flatten() {
+            put(&mut bytes, &[path.0, *length, *tail]);
+        }
+        if let Some(Current { name, read, tally }) = &self.current {
+            let name = name.as_os_str().as_bytes();
+            // Linux has no paths longer than 4096 bytes.
+            bytes.extend((name.len() as u16).to_le_bytes());
+            bytes.extend(name);
+            put(&mut bytes, &[read.base, read.offset, read.digest, read.lines]);
+            put(&mut bytes, &numbers(tally));
+        }
+        for (id, Finished { length, signature, within_record }) in &self.finished {
+            let length = length | if *within_record { WITHIN } else { 0 };
+            put(&mut bytes, &[id.0, length, signature.0]);
+        }
+        bytes
+    }
+
+    /// `None` if the bytes are not a cursor of this version.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Rest(bytes);
+        let [version, flags] = *rest.take(2)? else { return None };
+        if version != VERSION || flags & !KNOWN != 0 {
+            return None;
+        }
+        let (all_read, total, options) = (flags & ALL_READ != 0, rest.tally()?, rest.number()?);
+        let mut cursor = Self { all_read, total, options, ..Self::default() };
+        for (output, has) in cursor.outputs.iter_mut().zip(HAS_OUTPUT) {
+            if flags & has != 0 {
+                *output = Some(rest.written()?);
+            }
+        }
+        if flags & HAS_CURRENT != 0 {
+            cursor.current = Some(rest.current()?);
+        }
+        while !rest.0.is_empty() {
+            let (id, length, hash) = (InputId(rest.number()?), rest.number()?, rest.number()?);
+            if cursor.finished.last().is_some_and(|(last, _)| *last >= id) {
+                return None;
+            }
+            let (length, within_record) = (amount(length & !WITHIN)?, length & WITHIN != 0);
+            cursor.finished.push((id, Finished { length, signature: Signature(hash), within_record }));
+        }
+        Some(cursor)
+    }
+
+    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and the one with the
+    /// longest name current.
+    pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
+        let mut all = self.clone();
+        all.current = None;
+        let (mut more, mut longest) = (0, 0);
+        for (id, name) in inputs {
+            more += usize::from(all.finished(id).is_none()) * PER_INPUT;
+            longest = longest.max(name.as_os_str().len());
+        }
+        const CURRENT: usize = 2 + 112;
+        all.encode().len() + more + CURRENT + longest
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
+    numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+}
+
+const fn numbers(tally: &Tally) -> [u64; 10] {
+    let Tally { keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early } = *tally;
+    [keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early]
+}
+
+fn amount(number: u64) -> Option<u64> {
+    (number < MOST).then_some(number)
+}
+
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    fn amount(&mut self) -> Option<u64> {
+        self.number().and_then(amount)
+    }
+
+    fn written(&mut self) -> Option<Written> {
+        Some(Written { path: InputId(self.number()?), length: self.amount()?, tail: self.number()? })
+    }
+
+    fn tally(&mut self) -> Option<Tally> {
+        let (keys, new, refused) = (self.amount()?, self.amount()?, self.amount()?);
+        let (empty, too_long) = (self.amount()?, self.amount()?);
+        let (no_field, malformed, no_time) = (self.amount()?, self.amount()?, self.amount()?);
+        let (late, early) = (self.amount()?, self.amount()?);
+        let tally = Tally { keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early };
+        (refused <= new && new + late + early <= keys).then_some(tally)
+    }
+
+    fn current(&mut self) -> Option<Current> {
+        let [low, high] = *self.take(2)? else { return None };
+        let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
+        let (base, offset) = (self.amount()?, self.amount()?);
+        let (digest, lines) = (self.number()?, self.amount()?);
+        let read = Position { base, offset, digest, lines };
+        Some(Current { name, read, tally: self.tally()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Cursor {
+        let (keys, new, refused, late, early) = (9, 4, 2, 3, 1);
+        let (empty, too_long, no_field, malformed, no_time) = (3, 2, 1, 6, 7);
+        let tally = Tally { keys, new, refused, empty, too_long, no_field, malformed, no_time, late, early };
+        let read = Position { base: 1, offset: 2, digest: 3, lines: 4 };
+        let finished = |n: u64| Finished {
+            length: n << 40,
+            signature: Signature(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            within_record: n % 2 == 1,
+        };
+        Cursor {
+            all_read: true,
+            total: tally,
+            options: 10,
+            outputs: [7, 17, 27].map(|n| Some(Written { path: InputId(n), length: n + 1, tail: n + 2 })),
+            current: Some(Current { name: "urls/a.gz".into(), read, tally }),
+            finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded_and_has_the_documented_length() {
+        let full = full();
+        assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
+        assert_eq!(full.encode().len(), 2 + 88 + 3 * 24 + 2 + "urls/a.gz".len() + 112 + 3 * 24);
+        let empty = Cursor::default();
+        assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
+        assert_eq!(empty.encode().len(), 90);
+    }
+
+    #[test]
+    fn every_cut_and_what_is_unknown_is_rejected() {
+        let bytes = full().encode();
+        let whole = bytes.len() - 3 * PER_INPUT;
+        for cut in (0..bytes.len()).filter(|cut| *cut < whole || !(cut - whole).is_multiple_of(PER_INPUT)) {
+            assert_eq!(Cursor::decode(&bytes[..cut]), None, "{cut}");
+        }
+        for (at, value) in [(0, 2), (1, 63), (2, 3), (10, 1), (18, 5), (66, 5)] {
+            let mut changed = bytes.clone();
+            changed[at] = value;
+            assert_eq!(Cursor::decode(&changed), None, "{at}");
+        }
+        let (rest, last) = bytes.split_at(bytes.len() - PER_INPUT);
+        assert_eq!(Cursor::decode(&[rest, last, last].concat()), None);
+    }
+
+    /// Found by fuzzing: sums of counts overflowed.
+    #[test]
+    fn counts_and_lengths_that_nothing_can_have_are_rejected() {
+        for number in [u64::MAX, MOST] {
+            let tally =
+                Tally { keys: number, empty: number, too_long: number, malformed: number, ..full().total };
+            let read = Position { base: number, offset: number, digest: number, lines: number };
+            let changes: [fn(&mut Cursor, Tally, Position); 9] = [
+                |cursor, tally, _| cursor.total.keys = tally.keys,
+                |cursor, tally, _| cursor.total.malformed = tally.malformed,
+                |cursor, tally, _| cursor.outputs[0].as_mut().unwrap().length = tally.keys,
+                |cursor, tally, _| cursor.outputs[2].as_mut().unwrap().length = tally.keys,
+                |cursor, tally, _| cursor.current.as_mut().unwrap().tally.empty = tally.empty,
+                |cursor, tally, _| cursor.current.as_mut().unwrap().tally.too_long = tally.too_long,
+                |cursor, _, read| cursor.current.as_mut().unwrap().read.base = read.base,
+                |cursor, _, read| cursor.current.as_mut().unwrap().read.offset = read.offset,
+                |cursor, _, read| cursor.current.as_mut().unwrap().read.lines = read.lines,
+            ];
+            for (which, change) in changes.iter().enumerate() {
+                let mut cursor = full();
+                change(&mut cursor, tally, read);
+                assert_eq!(Cursor::decode(&cursor.encode()), None, "{which}");
+            }
+            let mut cursor = full();
+            let finished = &mut cursor.finished[0].1;
+            (finished.length, finished.within_record) = (number & !WITHIN, true);
+            assert_eq!(Cursor::decode(&cursor.encode()), None);
+        }
+    }
+
+    #[test]
+    fn finishing_an_input_never_needs_more_than_was_foreseen() {
+        let mut cursor = full();
+        let name = Path::new("urls/a.gz");
+        let foreseen = cursor.length_with(std::iter::once((InputId::of(name), name)));
+        assert!(cursor.encode().len() <= foreseen);
+        let finished = *cursor.finished(InputId(0)).unwrap();
+        cursor.finish(InputId::of(name), finished);
+        assert!(cursor.encode().len() <= foreseen);
+    }
+}

@@ -1,0 +1,432 @@
+//! Where keys go: into a filter, with commits on the way, or into a store, with one version at the end.
+//!
+//! A store remembers the cursor of a job as the state of the job's last token. So a run that dies anywhere starts again
+//! from the last version, and of two runs at the same time only one commits.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::time::SystemTime;
+
+use fs2::FileExt;
+
+use super::cursor;
+use super::error::Error;
+use super::job::Job;
+use gowk::store::{Committed, Rejudged, Requests, Store, Token, Update, Version};
+use gowk::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
+
+/// The filter, or the update of a store, that keys are inserted into or removed from.
+pub struct Destination(To);
+
+enum To {
+    Filter(Box<Writer>),
+    Store(Box<InStore>),
+}
+
+/// An update of a store, and how it is committed.
+struct InStore {
+    store: Store,
+    /// `None` after a commit that failed; any other begins a new update.
+    update: Option<Update>,
+    operation: &'static str,
+    token: Option<Token>,
+    /// Whether the token is a job's: no other process may have committed that token.
+    is_job: bool,
+    sealing: Box<dyn Fn(u64, u64) + Sync>,
+}
+
+/// The cursors of jobs that a store remembers, as the metadata of a filter.
+fn metadata_of(version: &Version) -> Metadata {
+    let mut metadata = Metadata::default();
+    for (application, done) in &version.tokens {
+        if cursor::job_of(application).is_some() && !done.state.is_empty() {
+            metadata.set(application, decoded(&done.state).unwrap_or_default());
+        }
+    }
+    metadata
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2).map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+    pairs.collect()
+}
+
+/// The metadata and the key rules of a job's filter or store; `None` if it does not exist.
+pub(super) fn metadata(job: &Job, options: &Options) -> Result<Option<(Metadata, KeyRules)>, Error> {
+    let options = &job.asked(options.clone());
+    if Store::is_at(&job.filter) {
+        let store = Store::open_with(&job.filter, options)?;
+        return Ok(Some((metadata_of(&store.newest()?), store.description().key_rules)));
+    }
+    match options.read(&job.filter) {
+        Ok(reader) => Ok(Some((reader.metadata()?, known(job, reader.info()?.key_rules)?))),
+        Err(gowk::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The key rules of a job's filter; fails if this build does not know them.
+pub(super) fn known(job: &Job, rules: Option<KeyRules>) -> Result<KeyRules, Error> {
+    let (path, wanted) = (&job.filter, job.rules.key);
+    Ok(rules.ok_or_else(|| gowk::Error::KeyRules { path: path.clone(), found: None, wanted })?)
+}
+
+impl fmt::Debug for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = match &self.0 {
+            To::Filter(writer) => writer.path(),
+            To::Store(to) => to.store.path(),
+        };
+        f.debug_tuple("Destination").field(&path).finish()
+    }
+}
+
+impl From<Writer> for Destination {
+    fn from(writer: Writer) -> Self {
+        Self(To::Filter(Box::new(writer)))
+    }
+}
+
+impl Destination {
+    /// An update of a store, which [`commit`](Self::commit) commits as `operation`, with a token if one is given.
+    pub fn store(store: Store, update: Update, operation: &'static str, token: Option<Token>) -> Self {
+        let (update, sealing) = (Some(update), Box::new(|_, _| ()));
+        Self(To::Store(Box::new(InStore { store, update, operation, token, is_job: false, sealing })))
+    }
+
+    /// Makes each commit to a store call `told` with the number of shards sealed, and of all shards to seal.
+    pub fn sealing(mut self, told: impl Fn(u64, u64) + Sync + 'static) -> Self {
+        if let To::Store(to) = &mut self.0 {
+            to.sealing = Box::new(told);
+        }
+        self
+    }
+
+    /// Opens the filter or the store of a job; creates a filter if there is neither.
+    pub(super) fn open(job: &Job, options: &Options) -> Result<Self, Error> {
+        let options = &job.asked(options.clone());
+        if Store::is_at(&job.filter) {
+            let store = Store::open_with(&job.filter, options)?;
+            let update = store.update()?;
+            return Ok(Self::store(store, update, "ingest", None));
+        }
+        Ok(job.creation.apply(options.clone()).open(&job.filter)?.into())
+    }
+
+    /// Locks the job's outputs for as long as the caller keeps the returned files, so that no other run of the job
+    /// writes to them: they are about to be cut to the lengths in the cursor `entry`. Returns no files for a filter,
+    /// whose own lock is enough; a store has none.
+    pub(super) fn claim<'a>(
+        &self,
+        entry: &str,
+        outputs: impl Iterator<Item = &'a Path>,
+    ) -> Result<Vec<File>, Error> {
+        let To::Store(to) = &self.0 else { return Ok(Vec::new()) };
+        let mut claimed = Vec::new();
+        for path in outputs.filter(|path| !path.exists() || path.is_file()) {
+            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+            let file = opened.map_err(Error::of_output(path, "open"))?;
+            let is_taken =
+                |error: std::io::Error| error.raw_os_error() == fs2::lock_contended_error().raw_os_error();
+            // On a file system without locks, the user must not run the job twice at a time.
+            if FileExt::try_lock_exclusive(&file).is_err_and(is_taken) {
+                return Err(to.overtaken());
+            }
+            claimed.push(file);
+        }
+        self.check_not_overtaken(entry)?;
+        Ok(claimed)
+    }
+
+    /// Fails if another run of the job has committed since this one began.
+    pub(super) fn check_not_overtaken(&self, entry: &str) -> Result<(), Error> {
+        let To::Store(to) = &self.0 else { return Ok(()) };
+        let number = |version: &Version| version.tokens.get(entry).map(|done| done.number);
+        let is_last = number(&to.store.newest()?) == number(to.update()?.base());
+        if is_last { Ok(()) } else { Err(to.overtaken()) }
+    }
+
+    /// The requests that this run has made to a server; `None` if there is none.
+    pub fn requests(&self) -> Option<Requests> {
+        match &self.0 {
+            To::Filter(_) => None,
+            To::Store(to) => to.store.requests(),
+        }
+    }
+
+    /// Whether it is a store, so that keys are committed only at the end.
+    pub const fn is_store(&self) -> bool {
+        matches!(self.0, To::Store(_))
+    }
+
+    /// The key rules of the filter or store; `None` if this build does not know them.
+    pub fn key_rules(&self) -> Result<Option<KeyRules>, Error> {
+        match &self.0 {
+            To::Filter(writer) => Ok(writer.info()?.key_rules),
+            To::Store(to) => Ok(Some(to.store.description().key_rules)),
+        }
+    }
+
+    /// Fails, with the error that the first removal would get, unless it counts copies.
+    pub fn check_removals(&mut self) -> Result<(), Error> {
+        self.remove_each::<KeyHash>(&[], |_| {})
+    }
+
+    /// Fails, with the error that the first key with a time would get, unless it forgets keys by time.
+    pub fn check_times(&mut self) -> Result<(), Error> {
+        self.insert_each_at::<KeyHash>(&[], &[], |_, _| {}).map(drop)
+    }
+
+    /// The metadata, in which the cursors of jobs are.
+    pub(super) fn metadata(&self) -> Result<Metadata, Error> {
+        match &self.0 {
+            To::Filter(writer) => Ok(writer.metadata()?.clone()),
+            To::Store(to) => Ok(metadata_of(to.update()?.base())),
+        }
+    }
+
+    /// Inserts keys that were seen at these times into a forgetting filter or store, as [`Writer::insert_each_at`] does.
+    /// Fails with [`gowk::Error::Kind`] on others.
+    pub fn insert_each_at<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        times: &[SystemTime],
+        told: impl FnMut(usize, Seen),
+    ) -> Result<Vec<(usize, gowk::Error)>, Error> {
+        match &mut self.0 {
+            To::Filter(writer) => Ok(writer.insert_each_at(keys, times, told)?),
+            To::Store(to) => Ok(to.update_mut()?.insert_each_at(keys, times, told)?),
+        }
+    }
+
+    /// Makes the next commit store a job's cursor. In a store a commit that would change nothing makes no version.
+    pub(super) fn remember(&mut self, entry: &str, state: Vec<u8>) -> Result<(), Error> {
+        match &mut self.0 {
+            To::Filter(writer) => writer.metadata_mut()?.set(entry, state),
+            To::Store(to) => {
+                to.is_job = true;
+                let state = encoded(&state);
+                let done = to.update()?.base().tokens.get(entry);
+                let is_remembered = done.is_some_and(|done| done.state == state);
+                let next = done.map_or(0, |done| done.number) + 1;
+                to.token = (!is_remembered || to.update()?.touched() > 0)
+                    .then(|| Token { state, ..Token::new(entry, next) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all changes until now durable and visible. Returns the number of the commit or version; `None` if nothing
+    /// was made, because there is nothing to commit, or a commit with this token was made before.
+    pub fn commit(&mut self) -> Result<Option<u64>, Error> {
+        match &mut self.0 {
+            To::Filter(writer) => {
+                writer.commit()?;
+                Ok(Some(writer.info()?.commit))
+            }
+            To::Store(to) => to.commit(),
+        }
+    }
+
+    /// Like [`commit`](Self::commit), but keys that others have committed to a store meanwhile are judged again, as
+    /// [`Update::commit_rebased`] says. Gives those that are not new any more, too.
+    pub(super) fn commit_rebased(&mut self) -> Result<(Option<u64>, Rejudged), Error> {
+        match &mut self.0 {
+            To::Filter(_) => Ok((self.commit()?, Rejudged::default())),
+            To::Store(to) => to.commit_rebased(),
+        }
+    }
+
+    /// Judges the keys of a store by its newest version, and gives those that are not new any more; none for a filter.
+    pub(super) fn rebase(&mut self) -> Result<Rejudged, Error> {
+        match &mut self.0 {
+            To::Filter(_) => Ok(Rejudged::default()),
+            To::Store(to) => Ok(to.update_mut()?.rebase()?),
+        }
+    }
+
+    /// Whether the next commit has a token, with which the caller can ask again for what was new.
+    pub(super) const fn has_token(&self) -> bool {
+        match &self.0 {
+            To::Filter(_) => false,
+            To::Store(to) => to.token.is_some(),
+        }
+    }
+
+    /// How many of these keys are in the filter, if that is a set; `None` for a store or a counting filter.
+    pub(super) fn present<K: Key>(&self, keys: impl Iterator<Item = K>) -> Option<u64> {
+        let To::Filter(writer) = &self.0 else { return None };
+        if writer.info().ok()?.kind != Kind::Set {
+            return None;
+        }
+        let mut present = 0;
+        for key in keys {
+            present += u64::from(writer.contains(key).ok()?);
+        }
+        Some(present)
+    }
+
+    /// The description of the filter, or of all shards together in the version that the update is based on. After a
+    /// commit that is the version just made.
+    pub fn info(&self) -> Result<Info, Error> {
+        match &self.0 {
+            To::Filter(writer) => Ok(writer.info()?),
+            To::Store(to) => Ok(to.store.read_version(to.update()?.base().clone()).filter_info()?),
+        }
+    }
+
+    /// Closes a filter; does nothing for a store.
+    pub fn close(self) -> Result<(), Error> {
+        match self.0 {
+            To::Filter(writer) => Ok(writer.close()?),
+            To::Store(_) => Ok(()),
+        }
+    }
+}
+
+impl Batches for Destination {
+    type Error = Error;
+
+    fn hash<K: Key>(&self, key: K) -> Result<KeyHash, Error> {
+        match &self.0 {
+            To::Filter(writer) => Ok(writer.hash(key)?),
+            To::Store(to) => Ok(to.store.hash(key)?),
+        }
+    }
+
+    fn insert_each<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        new: impl FnMut(usize),
+    ) -> Result<Vec<(usize, gowk::Error)>, Error> {
+        match &mut self.0 {
+            To::Filter(writer) => Ok(writer.insert_each(keys, new)?),
+            To::Store(to) => Ok(to.update_mut()?.insert_each(keys, new)?),
+        }
+    }
+
+    fn remove_each<K: Key + Sync>(&mut self, keys: &[K], removed: impl FnMut(usize)) -> Result<(), Error> {
+        match &mut self.0 {
+            To::Filter(writer) => Ok(writer.remove_each(keys, removed)?),
+            To::Store(to) => Ok(to.update_mut()?.remove_each(keys, removed)?),
+        }
+    }
+}
+
+impl InStore {
+    fn gone(&self) -> gowk::Error {
+        gowk::Error::Poisoned { path: self.store.path().to_owned() }
+    }
+
+    fn overtaken(&self) -> Error {
+        Error::Overtaken { store: self.store.path().to_owned() }
+    }
+
+    fn update(&self) -> Result<&Update, gowk::Error> {
+        self.update.as_ref().ok_or_else(|| self.gone())
+    }
+
+    fn update_mut(&mut self) -> Result<&mut Update, gowk::Error> {
+        let gone = self.gone();
+        self.update.as_mut().ok_or(gone)
+    }
+
+    fn commit(&mut self) -> Result<Option<u64>, Error> {
+        let token = self.token.take();
+        if self.update()?.touched() == 0 && token.is_none() {
+            return Ok(None);
+        }
+        let gone = self.gone();
+        let update = self.update.take().ok_or(gone)?;
+        let base = update.base().number;
+        let committed = update.commit_with(self.operation, token, &self.sealing)?;
+        self.after(committed, base)
+    }
+
+    fn commit_rebased(&mut self) -> Result<(Option<u64>, Rejudged), Error> {
+        let gone = self.gone();
+        let (update, token) = (self.update.take().ok_or(gone)?, self.token.take());
+        let (committed, rejudged) = update.commit_rebased(self.operation, token, &self.sealing)?;
+        Ok((self.after(committed, rejudged.base())?, rejudged))
+    }
+
+    /// The number of the version that was made, if one was; `base` is the number of the version that judged the keys.
+    fn after(&mut self, committed: Committed, base: u64) -> Result<Option<u64>, Error> {
+        let (version, number) = match committed {
+            Committed::New(version) => {
+                let number = version.number;
+                (version, Some(number))
+            }
+            Committed::Already(_) if self.is_job => return Err(self.overtaken()),
+            Committed::Already(done) if done.base != base => {
+                return Err(Error::TokenTaken { store: self.store.path().to_owned(), version: done.version });
+            }
+            Committed::Already(_) => (self.store.version(base)?, None),
+            Committed::Unchanged => (self.store.newest()?, None),
+        };
+        self.update = Some(self.store.update_of(version));
+        Ok(number)
+    }
+}
+
+/// Makes the store or filter of `job` forget the job called `name`; [`Error::NoSuchJob`] if it remembers no such job.
+pub(super) fn forget(job: &Job, options: &Options, name: &str) -> Result<(), Error> {
+    let entry = cursor::entry(name);
+    let unknown = |metadata: &Metadata| {
+        let jobs = cursor::jobs(metadata);
+        Error::NoSuchJob { filter: job.filter.clone(), job: name.to_owned(), jobs }
+    };
+    if !Store::is_at(&job.filter) {
+        let mut writer = options.open_existing(&job.filter)?;
+        if writer.metadata_mut()?.remove(&entry).is_none() {
+            return Err(unknown(writer.metadata()?));
+        }
+        writer.commit()?;
+        return Ok(writer.close()?);
+    }
+    let store = Store::open_with(&job.filter, options)?;
+    let newest = store.newest()?;
+    match newest.tokens.get(&entry).filter(|done| !done.state.is_empty()) {
+        None => Err(unknown(&metadata_of(&newest))),
+        Some(done) => {
+            let token = Token::new(entry, done.number + 1);
+            store.update_of(newest).commit("forget", Some(token)).map(drop).map_err(Error::from)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A commit whose token was committed before, on the same base, makes no version; the store can be asked after it.
+    #[test]
+    fn a_store_is_described_after_a_commit_that_was_made_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create(dir.path().join("s"), 2, &Options::new().capacity(1000)).unwrap();
+        let base = store.newest().unwrap();
+        for number in [Some(base.number + 1), None] {
+            let update = store.update_of(base.clone());
+            let token = Some(Token::new("a", 1));
+            let mut to = Destination::store(store.clone(), update, "insert", token);
+            assert_eq!(to.insert_batch(&["a"]).unwrap().complete().unwrap(), 1);
+            assert_eq!(to.commit().unwrap(), number);
+            assert_eq!(to.info().unwrap().entries, u64::from(number.is_some()));
+        }
+    }
+
+    #[test]
+    fn a_cursor_in_hexadecimal_digits_is_read_back() {
+        let all: Vec<u8> = (0..=255).collect();
+        assert_eq!(decoded(&encoded(&all)), Some(all));
+        assert_eq!(decoded(""), Some(Vec::new()));
+        for wrong in ["x", "0g", "\u{e9}"] {
+            assert_eq!(decoded(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Records of new keys that wait for the commit of a store, which says whether their keys are new.
+//!
+//! The first records are kept in memory, all others in a temporary file without a name, which the system removes with
+//! the process.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+
+use super::error::{Error, OutputProblem};
+use gowk::KeyHash;
+
+/// Bytes that are kept in memory.
+const MEMORY: usize = 64 << 20;
+/// Bytes before each record: the hash of its key, whether it has one, and its length.
+const HEAD: usize = 16 + 1 + 8;
+
+/// Records in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    memory: Vec<u8>,
+    file: Option<BufWriter<File>>,
+}
+
+fn failed(op: &'static str) -> impl Fn(io::Error) -> Error {
+    move |source| Error::output(&std::env::temp_dir(), OutputProblem::Io { op, source })
+}
+
+impl Held {
+    /// Keeps a record; `hash` is that of its key, if it has one.
+    pub(super) fn push(&mut self, hash: Option<KeyHash>, record: &[u8]) -> Result<(), Error> {
+        let key = hash.map_or(0, KeyHash::get).to_le_bytes();
+        let (has_key, length) = ([u8::from(hash.is_some())], (record.len() as u64).to_le_bytes());
+        let parts: [&[u8]; 4] = [&key, &has_key, &length, record];
+        if self.file.is_none() && self.memory.len() + HEAD + record.len() <= MEMORY {
+            parts.iter().for_each(|part| self.memory.extend_from_slice(part));
+            return Ok(());
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(BufWriter::new(tempfile::tempfile().map_err(failed("create a file in"))?)),
+        };
+        parts.iter().try_for_each(|part| file.write_all(part)).map_err(failed("write to a file in"))
+    }
+
+    /// Gives all records to `take`, each with the hash of its key.
+    pub(super) fn drain<E: From<Error>>(
+        &mut self,
+        mut take: impl FnMut(Option<KeyHash>, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Self { memory, file } = std::mem::take(self);
+        read(&mut &*memory, &mut take)?;
+        let Some(file) = file else { return Ok(()) };
+        let mut file = file.into_inner().map_err(|error| failed("write to a file in")(error.into_error()))?;
+        file.rewind().map_err(failed("read a file in"))?;
+        read(&mut BufReader::new(file), &mut take)
+    }
+}
+
+fn read<E: From<Error>>(
+    from: &mut impl Read,
+    take: &mut impl FnMut(Option<KeyHash>, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let (mut key, mut has_key, mut length, mut record) = ([0; 16], [0; 1], [0; 8], Vec::new());
+    loop {
+        match from.read_exact(&mut key) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+            outcome => outcome.map_err(failed("read a file in"))?,
+        }
+        let rest = from.read_exact(&mut has_key).and_then(|()| from.read_exact(&mut length));
+        rest.map_err(failed("read a file in"))?;
+        record.resize(u64::from_le_bytes(length) as usize, 0);
+        from.read_exact(&mut record).map_err(failed("read a file in"))?;
+        take((has_key == [1]).then(|| KeyHash::new(u128::from_le_bytes(key))), &record)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_in_their_order_from_memory_and_from_the_file() {
+        let mut held = Held::default();
+        let long = vec![7; MEMORY / 3];
+        let record = |at: u128| match at % 7 {
+            0 => Vec::new(),
+            1 if at < 40 => long.clone(),
+            _ => vec![at as u8; at as usize],
+        };
+        let hash = |at: u128| (!at.is_multiple_of(3)).then(|| KeyHash::new(at << 64 | at));
+        for _ in 0..2 {
+            (0..100).for_each(|at| held.push(hash(at), &record(at)).unwrap());
+            assert!(held.file.is_some() && !held.memory.is_empty());
+            let mut next = 0;
+            held.drain(|found, bytes| {
+                assert_eq!((found, bytes), (hash(next), &*record(next)), "{next}");
+                next += 1;
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+            assert_eq!(next, 100);
+        }
+        held.drain(|_, _| -> Result<(), Error> { panic!("a record came back twice") }).unwrap();
+    }
+}

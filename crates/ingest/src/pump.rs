@@ -1,0 +1,498 @@
+//! Takes keys from a feed into a filter or store, with commits on the way. Jobs run this loop, and so do the tool's
+//! verbs that write.
+//!
+//! Invariants:
+//!
+//! 1. The record written for a key is durable before that key is committed. So a crash can repeat a record, and never
+//!    loses one.
+//! 2. A commit falls between two keys, in their order. If a commit may be durable or not, [`Pump::in_doubt`] has its
+//!    number.
+//! 3. A key without room does not end a run. It counts as taken, as new, and as refused.
+//! 4. After a failed commit the pump tries no other one: it would most likely fail too.
+//! 5. If it [rebases](Pump::rebasing), each key of a store is written and counted as new by one committed run at most.
+//!    Records are held back until the store has judged their keys. With a token they are written after the commit: the
+//!    same run with the same token writes them again, in place of 1. Without one they are written before it, and a
+//!    commit that then is in conflict fails, so that what was written is void.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use super::destination::Destination;
+use super::error::Error;
+use super::held::Held;
+use super::lines::{Found, Skip};
+use super::rules::Rules;
+use super::summary::Tally;
+use crate::keys::{Batch, CommitClock, Feed, Next};
+use gowk::Batches;
+use gowk::Seen;
+use gowk::store::{Error as StoreError, Rejudged};
+
+/// Consecutive records of an input, and their keys.
+#[derive(Debug)]
+pub struct Piece<P> {
+    /// The key of each record, to insert or remove; empty at the indices in `keyless`.
+    pub keys: Batch,
+    /// When each key was seen, one time a record; empty if the records do not say it.
+    pub times: Vec<SystemTime>,
+    /// The bytes to write for each record if it is new; `None` to write the keys themselves.
+    pub records: Option<Batch>,
+    /// The ascending indices of records without a key that are written like new ones.
+    pub keyless: Vec<usize>,
+    /// The records left out, by why they have no key.
+    pub skipped: Tally,
+    /// Those of them that are not blank; `None` to keep none.
+    pub rejects: Option<Batch>,
+    /// Whether a commit must follow this piece.
+    pub commit: bool,
+    /// Where the records come from.
+    pub place: P,
+}
+
+/// One of the records of a piece.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The bytes to write if the key is new.
+    pub record: &'a [u8],
+    has_key: bool,
+}
+
+impl Item<'_> {
+    /// Whether the record has a key.
+    pub const fn has_key(&self) -> bool {
+        self.has_key
+    }
+}
+
+impl AsRef<[u8]> for Item<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.key
+    }
+}
+
+impl<P> Piece<P> {
+    /// A piece of these keys, which are their own records.
+    pub fn new(keys: Batch, place: P) -> Self {
+        let (times, keyless, skipped) = (Vec::new(), Vec::new(), Tally::default());
+        Self { keys, times, records: None, keyless, skipped, rejects: None, commit: false, place }
+    }
+
+    /// Adds a record that was found by these rules. One that lacks the field or a time is kept if `keeps` says so; any
+    /// other one without a key is left out. Both are counted. Returns why it has no key.
+    #[inline]
+    pub fn add(&mut self, found: Found<'_>, rules: &Rules, keeps: bool) -> Option<Skip> {
+        match found {
+            Found::Key { key, record, time } => {
+                self.keys.push(&rules.key.normal(key));
+                self.times.extend(time);
+                self.records.iter_mut().for_each(|records| records.push(record));
+                None
+            }
+            Found::Skipped { skip, record } => {
+                self.skip(&skip, record, rules, keeps);
+                Some(skip)
+            }
+        }
+    }
+
+    /// Adds a record without a key. Apart from `add`, which is inlined and takes a key in few steps.
+    fn skip(&mut self, skip: &Skip, record: &[u8], rules: &Rules, keeps: bool) {
+        self.skipped.skip(skip);
+        if keeps && matches!(skip, Skip::NoField | Skip::NoTime) {
+            self.keyless.push(self.keys.len());
+            self.keys.push(if self.records.is_none() { record } else { b"" });
+            self.times.extend(rules.time.as_ref().map(|_| UNIX_EPOCH));
+            self.records.iter_mut().for_each(|records| records.push(record));
+        } else if !matches!(skip, Skip::Blank | Skip::Empty) && !record.is_empty() {
+            // A record that is too long to be kept in memory is empty here.
+            self.rejects.iter_mut().for_each(|rejects| rejects.push(record));
+        }
+    }
+
+    /// Adds its records to `all`.
+    pub fn add_to<'a>(&'a self, all: &mut Vec<Item<'a>>) {
+        let before = all.len();
+        match &self.records {
+            None => all.extend(self.keys.iter().map(|key| Item { key, record: key, has_key: true })),
+            Some(records) => {
+                let both = self.keys.iter().zip(records.iter());
+                all.extend(both.map(|(key, record)| Item { key, record, has_key: true }));
+            }
+        }
+        for index in &self.keyless {
+            all.get_mut(before + index).into_iter().for_each(|item| item.has_key = false);
+        }
+    }
+}
+
+/// The operation on each key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// Inserts each key; new ones go to [`Work::write`].
+    Insert,
+    /// Removes one copy of each key; keys that had a copy count as new.
+    Remove,
+}
+
+/// The pump's caller, a job or a verb of the tool: writes records, and takes note of what the pump does.
+pub trait Work {
+    /// Where pieces come from.
+    type Place;
+    /// Why the work fails.
+    type Error: From<Error>;
+
+    /// Called before the pump waits for keys.
+    fn idle(&mut self) -> Result<(), Self::Error>;
+
+    /// When a wait for keys ends at the latest; a commit that falls due ends it earlier.
+    fn until(&self) -> Option<Instant>;
+
+    /// Takes note of pieces that were read, before their keys are taken.
+    fn read(&mut self, pieces: &[Piece<Self::Place>]) -> Result<(), Self::Error>;
+
+    /// Which of these records, by their index, count as seen even if the destination lacks their keys. The pump inserts
+    /// such keys, but neither writes their records nor counts them as new. It inserts nothing if this fails. An empty
+    /// list means none.
+    fn seen_elsewhere(&mut self, _: &[Item<'_>]) -> Result<Vec<bool>, Self::Error> {
+        Ok(Vec::new())
+    }
+
+    /// Whether to stop before the next key; asked between pieces, and between commits.
+    fn is_stopped(&mut self, destination: &Destination, taken: u64) -> bool;
+
+    /// Writes a new record, or one without a key.
+    fn write(&mut self, item: Item<'_>) -> Result<(), Self::Error>;
+
+    /// Takes note of a key without room; `index` is its place among all records of the pieces.
+    fn refuse(
+        &mut self,
+        item: Item<'_>,
+        pieces: &[Piece<Self::Place>],
+        index: usize,
+        cause: &gowk::Error,
+    ) -> Result<(), Self::Error>;
+
+    /// Takes note that keys of the pieces were taken: all, or the next ones.
+    fn took(&mut self, pieces: &[Piece<Self::Place>], tally: Tally) -> Result<(), Self::Error>;
+
+    /// Makes what was written durable, just before a commit.
+    fn sync(&mut self, destination: &mut Destination) -> Result<(), Self::Error>;
+
+    /// Takes note of a commit of the keys taken so far. Without `is_certain` the commit may be durable or not.
+    fn committed(&mut self, number: u64, keys: u64, is_certain: bool);
+
+    /// Takes note that so many keys that were [taken](Self::took) as new are not: other processes have committed them
+    /// meanwhile. Called only if the pump [rebases](Pump::rebasing).
+    fn known(&mut self, _: u64) {}
+}
+
+/// What became of some items.
+struct Applied {
+    /// Whether the record of each is to be written: it has no key, or a new one.
+    done: Vec<bool>,
+    /// Of the keys, all but how many are new, and how many were refused.
+    tally: Tally,
+    /// The items whose keys were refused.
+    outcome: Result<Vec<(usize, gowk::Error)>, <Destination as Batches>::Error>,
+}
+
+/// Takes keys into a destination.
+#[derive(Debug)]
+pub struct Pump {
+    destination: Destination,
+    deed: Deed,
+    clock: CommitClock,
+    /// The most pieces taken together.
+    together: usize,
+    in_doubt: Option<u64>,
+    commit_failed: bool,
+    reading_failed: bool,
+    within: Option<[u64; 2]>,
+    rebases: bool,
+    /// Records that wait for the commit.
+    held: Option<Held>,
+}
+
+impl Pump {
+    /// A pump that commits to a filter when `clock` says so, and to a store only when [`commit`](Self::commit) is
+    /// called. It takes at most `together` pieces at a time, without waiting for more than the first.
+    pub const fn new(destination: Destination, deed: Deed, clock: CommitClock, together: usize) -> Self {
+        Self {
+            destination,
+            deed,
+            clock,
+            together,
+            in_doubt: None,
+            commit_failed: false,
+            reading_failed: false,
+            within: None,
+            rebases: false,
+            held: None,
+        }
+    }
+
+    /// Makes keys count that other processes commit to a store before this one does: they are not new. If the work
+    /// `writes` records, these are held back for that: the first 64 MiB in memory, all others in a temporary file.
+    /// Changes nothing for a filter, nor for keys of shards that are rewritten.
+    pub fn rebasing(mut self, writes: bool) -> Self {
+        self.rebases = self.destination.is_store();
+        self.held = (self.rebases && writes).then(Held::default);
+        self
+    }
+
+    /// The destination of the keys.
+    pub const fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// The destination, which the pump no longer needs.
+    pub fn into_destination(self) -> Destination {
+        self.destination
+    }
+
+    /// Keys taken.
+    pub const fn taken(&self) -> u64 {
+        self.clock.taken()
+    }
+
+    /// How many of the keys are committed, counted from the first one.
+    pub const fn committed(&self) -> u64 {
+        self.clock.committed()
+    }
+
+    /// The number of a commit that may be durable or not.
+    pub const fn in_doubt(&self) -> Option<u64> {
+        self.in_doubt
+    }
+
+    /// Whether a commit has failed.
+    pub const fn commit_failed(&self) -> bool {
+        self.commit_failed
+    }
+
+    /// Whether reading failed; the keys taken before are complete then.
+    pub const fn reading_failed(&self) -> bool {
+        self.reading_failed
+    }
+
+    /// If taking a batch of keys failed: how many of these keys are in the filter, and how many they are. They come
+    /// after the keys [taken](Self::taken), and a commit includes them.
+    pub const fn within(&self) -> Option<[u64; 2]> {
+        self.within
+    }
+
+    /// Takes keys until the feed ends, or until the work says to stop; true if the feed ended. Does not commit the last
+    /// keys.
+    pub fn run<W: Work>(
+        &mut self,
+        work: &mut W,
+        feed: &mut Feed<Piece<W::Place>, Error>,
+    ) -> Result<bool, W::Error> {
+        loop {
+            let next = self.next(work, feed)?;
+            let ended = matches!(next, Next::End);
+            if let Next::Message(piece) = next {
+                let mut pieces = vec![piece];
+                pieces.append(&mut feed.ready(self.together - 1));
+                self.take(work, &pieces)?;
+            }
+            if work.is_stopped(&self.destination, self.taken()) {
+                return Ok(false);
+            }
+            if ended {
+                return Ok(true);
+            }
+            if self.clock.is_due() && !self.destination.is_store() {
+                self.commit(work)?;
+            }
+        }
+    }
+
+    fn next<W: Work>(
+        &mut self,
+        work: &mut W,
+        feed: &mut Feed<Piece<W::Place>, Error>,
+    ) -> Result<Next<Piece<W::Place>>, W::Error> {
+        let mut next = feed.try_next();
+        if matches!(next, Ok(None)) {
+            work.idle()?;
+            let due = self.clock.deadline().filter(|_| !self.destination.is_store());
+            next = feed.next(due.into_iter().chain(work.until()).min()).map(Some);
+        }
+        self.reading_failed = next.is_err();
+        Ok(next?.unwrap_or(Next::Woken))
+    }
+
+    fn take<W: Work>(&mut self, work: &mut W, pieces: &[Piece<W::Place>]) -> Result<(), W::Error> {
+        work.read(pieces)?;
+        let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.keys.len()).sum());
+        pieces.iter().for_each(|piece| piece.add_to(&mut all));
+        let times: Vec<SystemTime> = pieces.iter().flat_map(|piece| &piece.times).copied().collect();
+        // Runs once even without keys: a job's cursor moves past records that have none.
+        let mut taken = 0;
+        while taken == 0 || taken < all.len() && !work.is_stopped(&self.destination, self.taken()) {
+            let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
+            let left = all.get(taken..).unwrap_or_default();
+            let now = left.get(..most.min(left.len())).unwrap_or_default();
+            let times = times.get(taken..taken + now.len()).unwrap_or_default();
+            let tally = self.change(work, (now, times), pieces, taken)?;
+            self.clock.take(tally.keys);
+            work.took(pieces, tally)?;
+            taken += now.len();
+            let is_due = self.clock.keys_left() == 0 || pieces.iter().any(|piece| piece.commit);
+            if is_due && !self.destination.is_store() {
+                self.commit(work)?;
+            }
+            if now.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts or removes the keys of `items`, which were seen at `times` unless there are none, and writes the records
+    /// of new ones. `first` is the index of the first item among all records of the pieces. If the destination fails,
+    /// the keys stored before the failure are written too.
+    fn change<W: Work>(
+        &mut self,
+        work: &mut W,
+        (items, times): (&[Item<'_>], &[SystemTime]),
+        pieces: &[Piece<W::Place>],
+        first: usize,
+    ) -> Result<Tally, W::Error> {
+        let seen = work.seen_elsewhere(items)?;
+        let Applied { done, mut tally, outcome } = self.apply(items, times);
+        for (index, (item, _)) in items.iter().zip(&done).enumerate().filter(|(_, (_, done))| **done) {
+            if item.has_key && seen.get(index) == Some(&true) {
+                continue;
+            }
+            tally.new += u64::from(item.has_key);
+            match &mut self.held {
+                _ if self.deed == Deed::Remove => {}
+                None => work.write(*item)?,
+                Some(held) => {
+                    let hash = item.has_key.then(|| self.destination.hash(item.key)).transpose()?;
+                    held.push(hash, item.record)?;
+                }
+            }
+        }
+        let refused = outcome?;
+        tally.refused = refused.len() as u64;
+        for (index, cause) in &refused {
+            if let Some(item) = items.get(*index) {
+                work.refuse(*item, pieces, first + index, cause)?;
+            }
+        }
+        Ok(tally)
+    }
+
+    /// Inserts or removes the keys of these items. This is compiled once, and not for each type of work.
+    fn apply(&mut self, items: &[Item<'_>], times: &[SystemTime]) -> Applied {
+        // If some items have no key, the indices of those that have one.
+        let keyed: Option<Vec<usize>> = items.iter().any(|item| !item.has_key).then(|| {
+            items.iter().enumerate().filter(|(_, item)| item.has_key).map(|(index, _)| index).collect()
+        });
+        let of = |index: usize| match &keyed {
+            Some(keyed) => keyed.get(index).copied().unwrap_or(usize::MAX),
+            None => index,
+        };
+        let mut mask: Vec<bool> = items.iter().map(|item| !item.has_key).collect();
+        let mut done = |index| mask.get_mut(of(index)).into_iter().for_each(|done| *done = true);
+        let chosen: (Vec<Item<'_>>, Vec<SystemTime>);
+        let (keys, times) = match &keyed {
+            None => (items, times),
+            Some(keyed) => {
+                let times = keyed.iter().filter_map(|index| times.get(*index).copied());
+                let keys = keyed.iter().filter_map(|index| items.get(*index).copied());
+                chosen = (keys.collect(), times.collect());
+                (chosen.0.as_slice(), chosen.1.as_slice())
+            }
+        };
+        let (mut late, mut early) = (0, 0);
+        let outcome = match self.deed {
+            // Without any key, not even the clock is looked at: records may have times.
+            Deed::Insert if keys.is_empty() => Ok(Vec::new()),
+            Deed::Insert if times.is_empty() => self.destination.insert_each(keys, done),
+            Deed::Insert => self.destination.insert_each_at(keys, times, |index, seen| match seen {
+                Seen::New => done(index),
+                Seen::Late => late += 1,
+                Seen::Early => early += 1,
+                Seen::Known => {}
+            }),
+            Deed::Remove => self.destination.remove_each(keys, done).map(|()| Vec::new()),
+        };
+        if outcome.is_err() && self.deed == Deed::Insert {
+            self.within =
+                self.destination.present(keys.iter().map(|item| item.key)).map(|n| [n, keys.len() as u64]);
+        }
+        let tally = Tally { keys: keys.len() as u64, late, early, ..Tally::default() };
+        let outcome = outcome.map(|mut refused| {
+            refused.iter_mut().for_each(|(index, _)| *index = of(*index));
+            refused
+        });
+        Applied { done: mask, tally, outcome }
+    }
+
+    /// Makes the records written durable, then commits the keys taken.
+    pub fn commit<W: Work>(&mut self, work: &mut W) -> Result<(), W::Error> {
+        let writes_first = self.held.is_some() && !self.destination.has_token();
+        if writes_first {
+            let rejudged = self.destination.rebase()?;
+            self.write_held(work, &rejudged)?;
+        }
+        work.sync(&mut self.destination)?;
+        let has_new = self.clock.uncommitted() > 0;
+        self.commit_failed = true;
+        let committed = if self.rebases && !writes_first {
+            self.destination.commit_rebased()
+        } else {
+            self.destination.commit().map(|number| (number, Rejudged::default()))
+        };
+        match committed {
+            Err(
+                Error::Filter(gowk::Error::Unknown { commit, source, .. })
+                | Error::Store(StoreError::Unknown { version: commit, source, .. }),
+            ) if has_new => {
+                self.in_doubt = Some(commit);
+                work.committed(commit, self.clock.taken(), false);
+                Err(Error::from(*source).into())
+            }
+            Err(Error::Filter(error @ gowk::Error::AfterCommit { commit, .. })) => {
+                self.clock.commit();
+                work.committed(commit, self.clock.committed(), true);
+                Err(Error::from(error).into())
+            }
+            Err(error) => Err(error.into()),
+            Ok((number, rejudged)) => {
+                self.commit_failed = false;
+                self.clock.commit();
+                if let Some(number) = number.filter(|_| has_new) {
+                    work.committed(number, self.clock.committed(), true);
+                }
+                if self.held.is_none() {
+                    work.known(rejudged.known());
+                    return Ok(());
+                }
+                self.write_held(work, &rejudged)?;
+                work.sync(&mut self.destination)
+            }
+        }
+    }
+
+    /// Writes the records that were held back and are not known by now. Call it instead of [`commit`](Self::commit) if
+    /// a commit with this token was made before.
+    pub fn write_held<W: Work>(&mut self, work: &mut W, known: &Rejudged) -> Result<(), W::Error> {
+        let Some(held) = &mut self.held else { return Ok(()) };
+        let mut not_new = 0;
+        held.drain(|hash, record| {
+            if hash.is_some_and(|hash| known.has(hash)) {
+                not_new += 1;
+                return Ok(());
+            }
+            work.write(Item { key: &[], record, has_key: hash.is_some() })
+        })?;
+        work.known(not_new);
+        Ok(())
+    }
+}
