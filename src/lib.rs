@@ -121,6 +121,9 @@ mod read;
 #[cfg(feature = "store")]
 pub mod store;
 mod system;
+#[cfg(test)]
+#[path = "../tests/thorough/mod.rs"]
+mod thorough;
 mod whole;
 mod write;
 

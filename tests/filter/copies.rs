@@ -212,7 +212,7 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
         let options = Options::new().counting().capacity(1).slots_per_bucket(slots).void_growth(true).seed(3);
         let mut writer = options.open(&path).unwrap();
         let (mut committed, mut open) = (Model::default(), Model::default());
-        let mut state = u64::from(slots.get());
+        let mut state = thorough::seed(u64::from(slots.get()));
         let mut random = move || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -130,7 +130,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
     let epoch = writer.info().unwrap().retention.unwrap().forget_within.div_ceil(1000);
     let mut model = Model { keys: BTreeMap::new(), within: within.max(epoch.div_ceil(DAY)), refresh };
     let mut committed = (BTreeMap::new(), clock.now());
-    let (mut random, mut next) = (Random(within << 8 | u64::from(refresh)), 0);
+    let (mut random, mut next) = (Random(thorough::seed(within << 8 | u64::from(refresh))), 0);
     let (mut wrong, mut gone, mut most_wrong, mut operations) = (0, 0, 0.0, 0);
     for step in 0..steps {
         let recent =

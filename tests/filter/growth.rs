@@ -129,7 +129,7 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
     let mut writer = Options::new().counting().capacity(1000).seed(5).open(path(&dir)).unwrap();
     let mut model: HashMap<u64, u32> = HashMap::new();
     let mut crowded = 0;
-    let mut state = 1u64;
+    let mut state = thorough::seed(1);
     let mut random = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 20

@@ -177,7 +177,7 @@ fn histories_of_counted_keys_agree_with_a_model() {
             let writer = Some(options(slots).create(&path).unwrap());
             let (open, committed) = (Model::new(), Model::new());
             let mut history = History { slots, path, writer, open, committed, repaired: false, aged: false };
-            let mut numbers = Numbers(u64::from(slots.get()) << 32 | seed);
+            let mut numbers = Numbers(thorough::seed(u64::from(slots.get()) << 32 | seed));
             for step in 0..steps {
                 let what = match numbers.below(100) {
                     0..35 => {

@@ -124,7 +124,7 @@ fn the_newest_keys_stay_and_all_others_go() {
         let mut writer = options.create(&path).unwrap();
         let mut model = Model::new(newest, whole);
         let mut committed = model.clone();
-        let (mut random, limit) = (Random(number as u64), newest * 4 + 10);
+        let (mut random, limit) = (Random(thorough::seed(number as u64)), newest * 4 + 10);
         // With a rate that would show, this many keys in all, none of which comes again.
         let mut next = 0;
         let is_exact = rate < 1e-6;

@@ -100,7 +100,7 @@ impl<'a> Examiner<'a> {
     /// and says what is wrong with it.
     pub(crate) fn all(&mut self, rounds: u64, enough: usize) -> Result<(), String> {
         for round in 0..rounds {
-            let mut random = Random(round + 1);
+            let mut random = Random(crate::thorough::seed(round + 1));
             for cut in 0..=self.events.len() {
                 self.cut(cut, round, &mut random)?;
                 if self.images >= enough {

@@ -159,7 +159,7 @@ fn what_the_processes_do() {
     let (process, commits) = (number(), number());
     let dir = Path::new(parts.next().unwrap());
     let store = Store::open_with(place_in(dir, "s"), &options()).unwrap();
-    let mut random = Random(u64::from(std::process::id()));
+    let mut random = Random(thorough::seed(process));
     let is_over = || dir.join("over").exists();
     match role {
         "commit" => {
@@ -268,7 +268,7 @@ fn every_version_holds_what_its_commits_brought_and_did_not_take() {
     let roles: Vec<_> = roles.chain([("compact", 0), ("compact", 1), ("vacuum", 0)]).collect();
     let mut children: Vec<Child> =
         roles.iter().map(|(role, process)| start(path, role, *process, commits)).collect();
-    let mut random = Random(u64::from(std::process::id()));
+    let mut random = Random(thorough::seed(1));
     let (mut killed, mut checked) = (0, 0);
     let is_over = || (0..WORKERS).all(|process| noted(path, "made", process, commits).exists());
     while !is_over() {

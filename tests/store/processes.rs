@@ -145,7 +145,7 @@ fn each_key_is_new_to_exactly_one_of_many_processes() {
 fn claimed(store: &Store, processes: u64, batches: u64) -> (Vec<u64>, u64) {
     let known = std::sync::atomic::AtomicU64::new(0);
     let work = &|process: u64| {
-        let (mut told, mut random, mut kills) = (BTreeMap::new(), Random(process), 0);
+        let (mut told, mut random, mut kills) = (BTreeMap::new(), Random(thorough::seed(process)), 0);
         while (told.len() as u64) < batches {
             let mut child = start("claim", store.path(), process, 1 + told.len() as u64..1 + batches);
             let out = child.stdout.take().unwrap();
@@ -261,8 +261,7 @@ fn killed_processes_leave_a_whole_store() {
     let dir = tempfile::tempdir().unwrap();
     let path = crate::place(&dir);
     let store = Store::create(&path, SHARDS, &options()).unwrap();
-    let mut random = Random(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
-    println!("seed {}", random.0);
+    let mut random = Random(thorough::seed(1));
     let (mut next, mut told, mut repeated) = (1, 0, 0);
     for _ in 0..kills {
         let mut child = start("work", &path, 1, next..next + 1000);

@@ -155,14 +155,14 @@ fn any_order(options: &Options, seed: u64, steps: usize) {
 #[test]
 fn a_set_answers_as_a_map_does_in_any_order() {
     for seed in 0..thorough::size("seeds", 3, 60) {
-        any_order(&options(), seed, 60);
+        any_order(&options(), thorough::seed(seed), 60);
     }
 }
 
 #[test]
 fn a_counting_store_answers_as_a_map_does_in_any_order() {
     for seed in 0..thorough::size("seeds", 3, 60) {
-        any_order(&options().counting(), seed, 60);
+        any_order(&options().counting(), thorough::seed(seed), 60);
     }
 }
 

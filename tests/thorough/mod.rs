@@ -1,11 +1,12 @@
-//! How large a test is. `GOWK_THOROUGH=1` runs the same tests with larger numbers, as continuous integration does with
-//! those of stores.
+//! How large a test is, and what its random numbers begin from. `GOWK_THOROUGH=1` runs the same tests with larger numbers;
+//! `GOWK_SEED=N` runs other random histories. `.ci/thorough` does both.
 
 // Each test binary compiles this file, and uses a part of it.
 #![allow(dead_code)]
 
 use std::fmt::Display;
 use std::io::Write as _;
+use std::sync::OnceLock;
 
 pub(crate) fn is_asked_for() -> bool {
     std::env::var("GOWK_THOROUGH").is_ok_and(|value| !value.is_empty() && value != "0")
@@ -22,4 +23,15 @@ pub(crate) fn size<T: Display>(what: &str, short: T, thorough: T) -> T {
     // Not by `println!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "{what}: {size} ({note})");
     size
+}
+
+/// The seed of a random history: `own`, unless `GOWK_SEED` asks for other histories.
+pub(crate) fn seed(own: u64) -> u64 {
+    static GIVEN: OnceLock<u64> = OnceLock::new();
+    let given = GIVEN.get_or_init(|| {
+        let given = std::env::var("GOWK_SEED").map_or(0, |text| text.parse().expect("GOWK_SEED is a number"));
+        let _ = writeln!(std::io::stderr(), "GOWK_SEED={given}");
+        given
+    });
+    own ^ given.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -75,7 +75,7 @@ fn the_newest_keys_are_told_as_they_live() {
 #[test]
 fn lanes_together_are_lanes_one_by_one() {
     fn check<W: Width>() {
-        let mut random = Random(W::SLOTS.into());
+        let mut random = Random(crate::thorough::seed(W::SLOTS.into()));
         for _ in 0..20_000 {
             let now = random.next() as u32;
             let query = Place::<W>::new(random.next() << 8, random.next() << 8).at(now).fingerprint;
@@ -146,7 +146,7 @@ impl<W: Width> BucketsMut<W> for Memory<W> {
 
 /// Random keys, repeats, epochs and doublings in one region.
 fn keeps_its_promise<W: Width>(refresh: bool) {
-    let mut random = Random(u64::from(W::SLOTS) << 8 | u64::from(refresh));
+    let mut random = Random(crate::thorough::seed(u64::from(W::SLOTS) << 8 | u64::from(refresh)));
     let mut memory = Memory::<W>(vec![Bucket::new(0); 8192]);
     let (mut search, mut counts) = (Search::new(), Counts::new(Kind::Forgetting));
     let (mut regions, mut region) = (1_u64, 0_u32);

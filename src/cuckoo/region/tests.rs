@@ -680,7 +680,12 @@ fn collect_unique<W: Width>(mut keys: Vec<Key>, steps: &[Step]) {
 }
 
 fn cases(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, rng_seed: RngSeed::Fixed(1), failure_persistence: None, ..Default::default() }
+    ProptestConfig {
+        cases,
+        rng_seed: RngSeed::Fixed(crate::thorough::seed(1)),
+        failure_persistence: None,
+        ..Default::default()
+    }
 }
 
 macro_rules! tiny_regions {

@@ -745,7 +745,7 @@ fn a_journal_made_to_be_read_over_and_over_is_read_twice() {
 
 #[test]
 fn a_journal_is_broken_where_trying_each_place_in_turn_finds_it_so() {
-    let mut state = 7_u64;
+    let mut state = crate::thorough::seed(7);
     let mut random = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below

@@ -15,6 +15,7 @@ use super::medium::{Kind, Medium, Unit};
 use super::random::Random;
 use super::record::{Fault, Limits, Recorder};
 use super::state::{Opening, State, key, open_and_look};
+use crate::thorough;
 
 /// All subsets are tried of up to this many unsettled operations.
 const ALL_SUBSETS: usize = 12;
@@ -106,7 +107,7 @@ impl<'s> Examiner<'s> {
                 context: "",
                 origin: Origin::Enumerated,
             };
-            let mut random = Random::of(&[position as u64]);
+            let mut random = Random::of(&[thorough::seed(position as u64)]);
             let mut all = subsets(&units, &mut random);
             all.extend(tears(&medium, &units, &mut random));
             for fates in all {
@@ -121,7 +122,7 @@ impl<'s> Examiner<'s> {
         let (goal, mut vain) = (self.images + count, 0);
         let mut round = 0;
         while self.images < goal && vain < 2000 {
-            let mut random = Random::of(&[seed, round]);
+            let mut random = Random::of(&[thorough::seed(seed), round]);
             round += 1;
             let position = cuts[random.below(cuts.len())];
             let medium = Medium::at(history, position);
@@ -174,7 +175,7 @@ impl<'s> Examiner<'s> {
             let units = medium.units();
             let candidate =
                 Candidate { medium: &medium, units: &units, position, context, origin: Origin::Recovery };
-            let mut random = Random::of(&[from as u64, position as u64]);
+            let mut random = Random::of(&[thorough::seed(from as u64), position as u64]);
             for fates in samples(&medium, &units, &mut random) {
                 self.examine(&candidate, &fates, &mut random);
             }

@@ -23,7 +23,7 @@ fn folder() -> Folder {
 
 /// Runs all batches of one process, one after the other, each until it ends well. Gives all that these runs printed.
 fn claim(folder: &Folder, process: u32, batches: u32) -> Vec<String> {
-    let mut random = u64::from(process);
+    let mut random = thorough::seed(u64::from(process));
     let mut below = |limit: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % limit

@@ -100,8 +100,7 @@ fn killed_at_any_moment_it_loses_nothing() {
     let folder = Folder::new();
     create(&folder, "16", &[]);
     let compact = ["store", "compact", "s", "--all", "--threads", "2"];
-    let mut random = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    println!("seed {random}");
+    let mut random = thorough::seed(1);
     // How long one takes, so that kills come from its first moment to after its last.
     commit(&folder, 0..STEP, 2);
     let start = Instant::now();

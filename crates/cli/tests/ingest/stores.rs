@@ -165,8 +165,7 @@ fn killed_again_and_again(kind: Kind, kills: u32) {
     store(dir.path(), kind);
     let keys = 40_000;
     let job = job(dir.path(), keys);
-    let mut random = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    println!("seed {random}");
+    let mut random = thorough::seed(1);
     for _ in 0..kills {
         let mut child = start(&job);
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
