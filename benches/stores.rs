@@ -31,6 +31,9 @@ fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "commits") {
         let millions = arguments.iter().filter_map(|argument| argument.parse::<u64>().ok());
+        println!(
+            "| | bytes written a key | median ms | mean | longest | its syncs alone |\n|---|---|---|---|---|---|"
+        );
         return millions.map(|millions| millions * 1_000_000).try_for_each(commits);
     }
     let millions = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
@@ -167,15 +170,11 @@ fn commits(count: u64) -> Outcome<()> {
         let written = (bytes_of(&path)? - before) as f64 / (rounds * batch) as f64;
         let all: f64 = times.iter().sum::<f64>() / times.len() as f64;
         let longest = times.iter().copied().fold(0.0, f64::max);
-        let (how, version) = (if rewriting { "shards rewritten" } else { "runs" }, store.newest()?);
+        let how = if rewriting { ", shards rewritten" } else { "" };
         println!(
-            "{count} keys, {rounds} commits of {batch}, {how}: {written:.0} bytes written a key; a commit {:.1} ms in \
-             the median, {all:.1} ms on average, {longest:.1} ms at most, its syncs alone {:.1} ms; {} runs in the end, \
-             version {}",
+            "| {count} keys, commits of {batch}{how} | {written:.0} | {:.1} | {all:.1} | {longest:.1} | {:.1} |",
             median(times),
-            median(alone),
-            version.runs.len(),
-            version.number
+            median(alone)
         );
     }
     Ok(())

@@ -1,7 +1,6 @@
 // The rows of `table` for the C++ implementation that came with the paper, https://github.com/efficient/cuckoofilter:
 //
-//   g++ -O3 -march=native -DNDEBUG -I CHECKOUT/src cuckoofilter.cc -o cuckoofilter-cpp
-//   ./cuckoofilter-cpp 10000000 3
+//   ./cuckoofilter 10000000 3      # fetches and compiles it
 //
 // As in `table`, one thread takes keys of eight bytes one by one: all are inserted, four million of them and four
 // million others are looked up, a million are removed.

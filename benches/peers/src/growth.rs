@@ -7,6 +7,7 @@ use gowk::{Batches, Options};
 
 use crate::Outcome;
 use crate::keys::keys;
+use crate::measure::median;
 
 const FIRST: u64 = 1_000_000;
 /// Keys of a batch. A caller that inserts in batches waits for one batch at a time.
@@ -14,17 +15,25 @@ const BATCH: u64 = 100_000;
 
 pub fn run(count: u64) -> Outcome<()> {
     let dir = tempfile::tempdir_in(".")?;
-    println!("{FIRST} keys grown to {count}:");
+    let names = ["gowk insert_batch of 100,000", "gowk insert", "qfilter insert"];
+    let mut figures = names.map(|_| (Vec::new(), Vec::new()));
     for _ in 0..3 {
-        report("gowk insert_batch of 100,000", count, gowk(&dir.path().join("batches"), count, true)?);
-        report("gowk insert", count, gowk(&dir.path().join("single"), count, false)?);
-        report("qfilter insert", count, qfilter(count)?);
+        let round = [
+            gowk(&dir.path().join("batches"), count, true)?,
+            gowk(&dir.path().join("single"), count, false)?,
+            qfilter(count)?,
+        ];
+        for ((seconds, pause), (rates, pauses)) in round.into_iter().zip(&mut figures) {
+            rates.push(count as f64 / seconds / 1e6);
+            pauses.push(pause);
+        }
+    }
+    println!("{FIRST} keys grown to {count}, commit and close included; medians of 3 rounds:");
+    println!("| | millions a second | longest pause, s |\n|---|---|---|");
+    for (name, (rates, pauses)) in names.iter().zip(&figures) {
+        println!("| {name} | {:.2} | {:.3} |", median(rates), median(pauses));
     }
     Ok(())
-}
-
-fn report(name: &str, count: u64, (seconds, pause): (f64, f64)) {
-    println!("{name:<32} {:>7.2} M/s, longest pause {pause:.3} s", count as f64 / seconds / 1e6);
 }
 
 fn gowk(path: &Path, count: u64, batches: bool) -> Outcome<(f64, f64)> {
@@ -51,9 +60,7 @@ fn gowk(path: &Path, count: u64, batches: bool) -> Outcome<(f64, f64)> {
     let start = Instant::now();
     writer.commit()?;
     writer.close()?;
-    let end = start.elapsed().as_secs_f64();
-    println!("  (commit and close {end:.2} s, counted in)");
-    Ok((seconds + end, pause))
+    Ok((seconds + start.elapsed().as_secs_f64(), pause))
 }
 
 fn qfilter(count: u64) -> Outcome<(f64, f64)> {

@@ -38,10 +38,11 @@ pub fn in_turns(rounds: usize, candidates: &mut [Candidate<'_>]) -> Vec<f64> {
     figures.iter().map(|figures| median(figures)).collect()
 }
 
-/// Prints each candidate's median, and its ratio to that of the candidate number `limit`.
+/// Prints a table of the medians, and their ratios to the median of the candidate number `limit`.
 pub fn print(unit: &str, limit: usize, candidates: &[Candidate<'_>], medians: &[f64]) {
     let to = medians.get(limit).copied().unwrap_or(f64::NAN);
+    println!("| | {unit} | ratio |\n|---|---|---|");
     for (candidate, median) in candidates.iter().zip(medians) {
-        println!("{:<58} {median:>9.2} {unit}  {:>6.2}", candidate.name, median / to);
+        println!("| {} | {median:.2} | {:.2} |", candidate.name, median / to);
     }
 }
