@@ -204,6 +204,16 @@ pub enum Error {
         reason: Unsealed,
     },
 
+    /// The bytes to read a filter from are a copy of a file that a writer had, or died with.
+    #[error(
+        "{}: copied from a file that a writer had, or died with, and may lack commits; take the bytes with \
+         `Reader::copy_to_bytes`, or from a file that `gowk copy` made", path.display()
+    )]
+    Unclosed {
+        /// `<bytes>`, as there is no file.
+        path: PathBuf,
+    },
+
     /// Another process has held the filter's gate for too long. It is held only while opening.
     #[error(
         "{}: another process has been opening it for too long; continue that process if it is stopped, or end it, \

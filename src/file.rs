@@ -29,4 +29,5 @@ pub(crate) use overlay::{Overlay, RegionBits, RegionChange, changed_pages};
 pub(crate) use pages::{Pages, Region};
 pub(crate) use published::{Found, PublishedFile, read_superblocks};
 pub(crate) use recover::{Decision, Redo, judge};
-pub(crate) use unpublished::{Flush, UnpublishedFile, UnpublishedRegion, check_room};
+pub(crate) use sealed::check_image;
+pub(crate) use unpublished::{Flush, UnpublishedFile, UnpublishedRegion, check_room, image_of};

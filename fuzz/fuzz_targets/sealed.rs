@@ -1,5 +1,5 @@
 //! Hostile files with right checksums: superblock fields, pages, live areas, journal headers and frames are changed and
-//! sealed again, so that no CRC refuses them.
+//! sealed again, so that no CRC refuses them. The file is also read from bytes, without its journal.
 //!
 //! Invariants checked: those of `open`. Memory and maps stay within what the file's real length justifies, whatever the file
 //! claims: run with `-malloc_limit_mb`.
@@ -8,7 +8,7 @@
 
 #![no_main]
 
-use gowk_fuzz::{Filter, Input, folder, golden, read, write};
+use gowk_fuzz::{Filter, Input, folder, golden, read, read_bytes, write};
 use libfuzzer_sys::fuzz_target;
 
 const SLOT: usize = 65_536;
@@ -300,6 +300,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     hostile.seal();
+    let _ = read_bytes(&hostile.filter.data);
     let dir = folder();
     let path = hostile.filter.write(dir.path());
     let _ = read(&path, Some(&dir.path().join("copy")));

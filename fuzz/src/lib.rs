@@ -200,6 +200,21 @@ pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Makes the calls of a reader of these bytes, as of a file. Any error is right.
+pub fn read_bytes(bytes: &[u8]) -> Result<(), Error> {
+    let reader = Reader::from_bytes(bytes)?;
+    let info = reader.info()?;
+    assert_eq!(info.file_length, bytes.len() as u64, "the length differs from that of the bytes");
+    let answers = |reader: &Reader| [0, 1, 50, 150, 1000].map(|number| probe(reader, number, info.hash).ok());
+    let before = answers(&reader);
+    reader.metadata()?;
+    let report = reader.verify(&mut |_, _| {})?;
+    let copy = reader.copy_to_bytes()?;
+    assert!(report.damaged.is_empty(), "damaged pages were copied");
+    assert_eq!(answers(&Reader::from_bytes(copy)?), before);
+    Ok(())
+}
+
 fn insert(writer: &mut Writer, number: u64, kind: HashKind) -> Result<bool, Error> {
     match kind {
         HashKind::Xxh3 => writer.insert(key(number).as_bytes()),

@@ -129,6 +129,7 @@ impl Error {
             | Self::OtherShard { .. }
             | Self::MountPoint { .. }
             | Self::NotSealed { .. }
+            | Self::Unclosed { .. }
             | Self::KeyRules { .. }
             | Self::HardLinks { .. }
             | Self::MetadataFull { .. }
@@ -173,6 +174,7 @@ impl Error {
             | Self::Locked { path, .. }
             | Self::MountPoint { path, .. }
             | Self::NotSealed { path, .. }
+            | Self::Unclosed { path, .. }
             | Self::Stalled { path, .. }
             | Self::NameTaken { path, .. }
             | Self::HardLinks { path, .. }

@@ -76,6 +76,14 @@ impl Pages {
         Ok(Self { map, addresses, sealer, touched, paging, path })
     }
 
+    /// The pages of a filter that lies in this process's memory alone.
+    pub(crate) fn in_memory(map: Map, identity: &Identity, verify: Verify, path: Arc<Path>) -> Result<Self> {
+        let touched = Touched::none_of(identity.geometry.pages(), verify);
+        let touched = touched.at(&path, "take memory for the pages of")?;
+        let (addresses, sealer) = (Addresses::new(identity.geometry), Sealer::new(identity));
+        Ok(Self { map, addresses, sealer, touched, paging: Paging::none(), path })
+    }
+
     /// The same pages in a copy of the file in this process's memory.
     pub(crate) fn moved_to(&self, memory: Map, verify: Verify) -> Result<Self> {
         let touched = Touched::none_of(memory.regions() * u64::from(PAGES_PER_REGION), verify);

@@ -8,13 +8,16 @@
 //! 2. A file that is in use, or has commits in a journal beside it, is refused: it may not hold all commits.
 
 use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use super::journal;
 use super::live::LiveHead;
 use super::medium::check_live;
 use super::published::read_superblocks;
 use crate::error::{Error, IoContext, Result, Unsealed};
-use crate::format::Superblocks;
+use crate::format::{LIVE, RawSuperblocks, Superblocks};
 use crate::system::{Disk, Files, Inode, Map, is_read_only};
 
 /// A sealed file, mapped.
@@ -47,4 +50,41 @@ pub(super) fn map_sealed(files: &Files, disk: &dyn Disk, file: &File) -> Result<
     }
     let inode = Inode::of(&file.metadata().at(path, "look at")?);
     Ok(Sealed { map, superblocks, inode })
+}
+
+/// The bytes of a whole file, as somebody has copied them.
+struct Image<'a>(&'a [u8]);
+
+impl Image<'_> {
+    fn at(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset).ok()?;
+        self.0.get(start..start.checked_add(length)?)
+    }
+}
+
+impl LiveHead for Image<'_> {
+    fn live_word(&self, offset: u64) -> u64 {
+        // Behind the end, there is no idle state either.
+        self.at(LIVE + offset, 8)
+            .map_or(0, |word| word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+    }
+
+    fn fence(_: Ordering) {}
+}
+
+/// The superblocks of the bytes of a sealed file; [`Error::Unclosed`] if a writer had the file when they were copied.
+pub(crate) fn check_image(bytes: &[u8], path: &Path) -> Result<Superblocks> {
+    let image = Image(bytes);
+    let read = |into: &mut [u8], offset| {
+        // A short file has a slot of no bytes, behind its end.
+        if !into.is_empty() {
+            into.copy_from_slice(image.at(offset, into.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        }
+        Ok(())
+    };
+    let superblocks = RawSuperblocks::read(bytes.len() as u64, read).check(path)?;
+    if image.needs_recovery() {
+        return Err(Error::Unclosed { path: path.to_owned() });
+    }
+    Ok(superblocks)
 }

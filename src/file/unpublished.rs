@@ -9,6 +9,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
@@ -21,7 +22,8 @@ use super::published::PublishedFile;
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{
-    BUCKETS_PER_PAGE, Geometry, Identity, PAGES_PER_REGION, PageId, STATE_IN_USE, Sealer, Superblock,
+    BUCKETS_PER_PAGE, Geometry, Identity, PAGES_PER_REGION, PageId, STATE_IDLE, STATE_IN_USE, Sealer,
+    Superblock,
 };
 use crate::options::Verify;
 use crate::system::{Disk, Files, MapMut, Presence, RegionsMut, Rights, WordsMut};
@@ -192,6 +194,42 @@ impl Filling<'_> {
         }
         Ok(self)
     }
+}
+
+/// The bytes of a new file up to the end of its metadata in the live area: both superblocks, then the live area.
+fn head_of(state: [u8; 8], superblock: &Superblock, copy: &LiveCopy, path: &Path) -> Result<Vec<u8>> {
+    let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
+    let mut head = superblock.encode(path)?;
+    head.extend(older.encode(path)?);
+    head.extend(of_new_file(copy, state));
+    Ok(head)
+}
+
+/// The bytes of a sealed file, whose regions `write` gives.
+pub(crate) fn image_of(
+    superblock: &Superblock,
+    copy: &LiveCopy,
+    path: &Path,
+    write: &mut Fill<'_>,
+) -> Result<Vec<u8>> {
+    let identity = &superblock.identity;
+    let (sealer, geometry) = (Sealer::new(identity), identity.geometry);
+    let no_memory = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+    let length = usize::try_from(geometry.file_length()).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(length).map_err(no_memory).at(path, "take memory for a copy of")?;
+    bytes.extend(head_of(STATE_IDLE, superblock, copy, path)?);
+    bytes.resize(geometry.data() as usize, 0);
+    let mut sums = Vec::new();
+    write(&mut |region, words| {
+        let (pages, _) = words.as_chunks::<{ BUCKETS_PER_PAGE as usize }>();
+        sums.extend((0..).zip(pages).map(|(number, page)| sealer.crc(PageId::new(region, number), page)));
+        bytes.extend_from_slice(words.as_bytes());
+        Ok(())
+    })?;
+    let places = bytes.get_mut(geometry.sums() as usize..).unwrap_or_default();
+    places.iter_mut().zip(sums.as_bytes()).for_each(|(place, byte)| *place = *byte);
+    Ok(bytes)
 }
 
 /// The number of checksums that are written by one call.
@@ -411,7 +449,7 @@ impl UnpublishedFile {
     /// Like `seal`, for a file that no writer will have open any more.
     #[cfg(feature = "store")]
     pub(crate) fn seal_idle(&self, superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
-        self.seal_in(crate::format::STATE_IDLE, superblock, copy)
+        self.seal_in(STATE_IDLE, superblock, copy)
     }
 
     fn seal_in(&self, state: [u8; 8], superblock: &Superblock, copy: &LiveCopy) -> Result<()> {
@@ -419,11 +457,7 @@ impl UnpublishedFile {
             self.write_regions()?;
         }
         self.write_sums()?;
-        let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
-        let mut head = superblock.encode(&self.files.data)?;
-        head.extend(older.encode(&self.files.data)?);
-        head.extend(of_new_file(copy, state));
-        self.write(&head, 0)
+        self.write(&head_of(state, superblock, copy, &self.files.data)?, 0)
     }
 
     /// Lets go of the file after it was renamed.

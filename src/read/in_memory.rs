@@ -1,4 +1,4 @@
-//! A filter copied into memory of this process, for lookups that never wait for a file.
+//! Filters in memory of this process, copied from a file or from bytes, for lookups that never wait for a disk.
 
 use std::path::Path;
 
@@ -6,15 +6,20 @@ use super::reader::Reader;
 use super::snapshot::Snapshot;
 use super::view::View;
 use crate::error::{IoContext, Result};
-use crate::file::live;
+use crate::file::{check_image, live};
 use crate::format::{PageId, Superblock};
 use crate::options::Options;
-use crate::system::{Map, MapMut};
+use crate::system::{Files, Map, MapMut};
 
 impl Reader {
     /// Copies a filter into memory, with the default options: see [`Options::read_in_memory`].
     pub fn open_in_memory(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().read_in_memory(path)
+    }
+
+    /// Reads a filter from the bytes of its file, with the default options: see [`Options::read_bytes`].
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<Self> {
+        Options::new().read_bytes(bytes)
     }
 }
 
@@ -34,6 +39,49 @@ impl Options {
         let reader = self.read(path)?;
         let view = reader.at_one_commit("copied", copy_to_memory)?;
         Ok(reader.moved_to(view))
+    }
+
+    /// Reads a filter from the bytes of its file: embedded in a program, received, or taken from an archive. They need no
+    /// alignment, and are copied; the caller may drop them afterwards.
+    ///
+    /// The bytes are checked as a file is: superblocks at once, and each page when it is first touched
+    /// ([`verify`](Self::verify)). [`Reader::copy_to_bytes`] gives such bytes, and so does every file whose last writer has
+    /// closed it. Bytes of a file that a writer had, or died with, are refused with [`Error::Unclosed`]: the journal
+    /// beside it may hold commits that they lack.
+    ///
+    /// Fails with the error of a file that cannot be used, whose path is `<bytes>`, and with [`Error::Kind`] if the filter
+    /// is of another kind than these options ask for.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let mut writer = gowk::Options::new().create(dir.path().join("seen.gowk"))?;
+    /// # writer.insert("a")?;
+    /// # writer.commit()?;
+    /// # writer.close()?;
+    /// use gowk::{Lookup, Reader};
+    ///
+    /// let bytes = Reader::open(dir.path().join("seen.gowk"))?.copy_to_bytes()?;
+    /// let embedded = Reader::from_bytes(&bytes)?;
+    /// assert!(embedded.contains("a")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`Error::Kind`]: crate::Error::Kind
+    /// [`Error::Unclosed`]: crate::Error::Unclosed
+    pub fn read_bytes(&self, bytes: impl AsRef<[u8]>) -> Result<Reader> {
+        let (bytes, files) = (bytes.as_ref(), Files::of_bytes());
+        let superblocks = check_image(bytes, &files.data)?;
+        let Superblock { identity, commit, counts, .. } = &superblocks.newest;
+        let geometry = identity.geometry;
+        let memory = MapMut::anonymous_huge(geometry.file_length()).at(&files.data, "take memory for")?;
+        // Not the live area, which has no checksum: what it may say of a sealed file follows from the superblock.
+        let first = geometry.sums() as usize / 8;
+        let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+        (first..).zip(words.skip(first)).for_each(|(index, word)| memory.set_word(index, word));
+        live::set_idle(&memory, *commit, counts.epoch);
+        let memory = Map::of_memory(memory, geometry).at(&files.data, "take memory for")?;
+        let view = View::of_bytes(memory, superblocks, self, &files)?;
+        Reader::of_view(files, self, view)
     }
 }
 

@@ -77,8 +77,14 @@ impl Reader {
 
     pub(super) fn open_with(path: &Path, options: &Options) -> Result<Self> {
         let files = if options.sealed { Files::of_sealed(path)? } else { Files::new(path)? };
+        let view = View::open(&files, options)?;
+        Self::of_view(files, options, view)
+    }
+
+    /// A reader that looks into `view`, if the filter is as the options ask for.
+    pub(super) fn of_view(files: Files, options: &Options, view: View) -> Result<Self> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let view = View::open(&files, options)?.of_reader(number);
+        let view = view.of_reader(number);
         options.check_kind(&files.data, view.superblock.identity.kind)?;
         events::opened(&files.data, "read");
         options.check_key_rules(&files.data, view.superblock.metadata.key_rules())?;
@@ -176,9 +182,10 @@ impl Reader {
     /// The filter as of its last commit.
     pub fn info(&self) -> Result<Info> {
         let journal = &self.shared.files.journal;
-        let journal_length = match journal.metadata() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
-            outcome => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
+        let journal_length = match (self.view()?.is_in_memory(), journal.metadata()) {
+            (true, _) => 0,
+            (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            (_, outcome) => outcome.at(journal, "look at")?.len().saturating_sub(HEADER),
         };
         self.look(|view| {
             let copy = view.last_live_copy()?;

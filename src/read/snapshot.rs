@@ -14,6 +14,7 @@ use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, Region, Sums};
 use crate::format::{Identity, Metadata, Policy};
+use crate::system::Inode;
 
 /// The work is given up after this many attempts were torn by commits, if the time is over too.
 const TORN_ATTEMPTS: u32 = 5;
@@ -44,6 +45,11 @@ impl<'a> Snapshot<'a> {
 
     pub(super) fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Whether the filter was read from a file, even if that is gone.
+    pub(crate) fn is_of_file(&self) -> bool {
+        self.view.inode != Inode::OF_NO_FILE
     }
 
     pub(crate) fn identity(&self) -> &Identity {

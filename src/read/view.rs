@@ -20,7 +20,7 @@ use crate::file::{
     live, needs_no_sync, open_reader,
 };
 use crate::format::{
-    BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, LIVE_NOW, Metadata, PageId, Superblock, check_counts,
+    BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, LIVE_NOW, Metadata, PageId, Superblock, Superblocks, check_counts,
 };
 use crate::options::{Options, Verify};
 use crate::system::{Disk, Files, Inode, Map, MapMut, REGIONS_AHEAD, is_layered};
@@ -163,6 +163,38 @@ impl View {
         Ok(view)
     }
 
+    /// The view of a filter that lies in memory alone, and that nobody changes.
+    pub(super) fn of_bytes(
+        memory: Map,
+        superblocks: Superblocks,
+        options: &Options,
+        files: &Files,
+    ) -> Result<Self> {
+        let Superblocks { newest: superblock, other_damaged, .. } = superblocks;
+        let view = Self {
+            inode: Inode::OF_NO_FILE,
+            reader: 0,
+            pages: Pages::in_memory(
+                memory,
+                &superblock.identity,
+                options.verify,
+                files.data.as_path().into(),
+            )?,
+            superblock,
+            source: Mutex::new(None),
+            outdated_at: None,
+            replayed: None,
+            shortcut: Shortcut::closed(),
+            left: AtomicBool::new(false),
+            other_superblock_damaged: other_damaged,
+            layered: None,
+        };
+        if options.verify == Verify::Eager {
+            view.verify_all()?;
+        }
+        Ok(view)
+    }
+
     /// The view of a verified copy in memory, which nobody changes.
     pub(super) fn moved_to(&self, memory: Map, superblock: Superblock) -> Result<Self> {
         Ok(Self {
@@ -251,6 +283,11 @@ impl View {
     #[inline]
     pub(super) fn is_left(&self) -> bool {
         self.left.load(Ordering::SeqCst)
+    }
+
+    /// Whether it is a copy in memory.
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.source().is_none()
     }
 
     /// Whether the name leads to another file than this one. False if it leads to no file, and for a copy in memory,

@@ -30,6 +30,9 @@ pub struct Files {
 pub(crate) struct Inode(u64, u64);
 
 impl Inode {
+    /// Of a filter that was read from bytes. No file system of Linux or macOS has a file 0.
+    pub(crate) const OF_NO_FILE: Self = Self(0, 0);
+
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self(metadata.dev(), metadata.ino())
     }
@@ -64,6 +67,13 @@ impl Files {
         let dir = data.parent().unwrap_or(Path::new("/")).to_owned();
         let (journal, lock) = (with_suffix(&data, "-journal"), with_suffix(&data, "-lock"));
         Ok(Self { journal, lock, dir, data, private: false })
+    }
+
+    /// The names that errors and paths show for a filter that was read from bytes. No file is ever opened by them.
+    pub(crate) fn of_bytes() -> Self {
+        let data = PathBuf::from("<bytes>");
+        let (journal, lock) = (with_suffix(&data, "-journal"), with_suffix(&data, "-lock"));
+        Self { journal, lock, dir: PathBuf::new(), data, private: false }
     }
 
     /// The same files, for a filter that nobody else opens.

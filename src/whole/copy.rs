@@ -6,11 +6,11 @@ use std::path::Path;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::{IoContext, Result};
-use crate::file::{Flush, UnpublishedFile};
-use crate::format::Identity;
+use crate::file::{Flush, LiveCopy, UnpublishedFile, image_of};
+use crate::format::{Identity, Superblock};
 use crate::options::Options;
 use crate::read::{Reader, Snapshot};
-use crate::system::{Files, Rights, new_uuid};
+use crate::system::{Files, Rights, new_uuid, random};
 use crate::write::Writer;
 
 impl Reader {
@@ -33,6 +33,26 @@ impl Reader {
         self.copy(destination.as_ref(), true, progress)
     }
 
+    /// Copies the filter, as of one commit, to bytes, which are those of a file that [`copy_to`](Self::copy_to) would make:
+    /// with a uuid of their own, at a checkpoint. [`Reader::from_bytes`] reads them, and written to a file they are a
+    /// filter.
+    ///
+    /// Takes memory for the whole file. Fails as `copy_to` does, and with [`Error::Io`] if there is no memory.
+    pub fn copy_to_bytes(&self) -> Result<Vec<u8>> {
+        let path = self.path();
+        let (id, commit, salt, uuid) = (2, 1, random(path)?, new_uuid(path)?);
+        self.at_one_commit("copied", |snapshot| {
+            let identity = Identity { uuid, ..*snapshot.identity() };
+            let (counts, metadata) = (*snapshot.counts(), snapshot.metadata().clone());
+            let copy = LiveCopy { commit, counts, metadata: metadata.encode(path)? };
+            let policy = snapshot.policy();
+            let superblock = Superblock { id, identity, policy, commit, salt, counts, metadata };
+            image_of(&superblock, &copy, path, &mut |write| {
+                snapshot.regions(0..identity.geometry.regions(), &mut |region, words, _| write(region, words))
+            })
+        })
+    }
+
     fn copy(&self, destination: &Path, over: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let mut writer =
             self.at_one_commit("copied", |snapshot| copied(snapshot, destination, over, progress))?;
@@ -51,9 +71,9 @@ fn copied(
     let source = snapshot.reader().path();
     let identity = Identity { uuid: new_uuid(destination)?, ..*snapshot.identity() };
     let (options, files) = (Options::new(), Files::new(destination)?);
-    let mut fill = |files: &Files, model: &Rights| {
+    let mut fill = |files: &Files, model: Option<&Rights>| {
         let (disk, regions) = (&options.disk, identity.geometry.regions());
-        UnpublishedFile::fill(files, disk, identity, Some(model), Flush::Meanwhile, &mut |write| {
+        UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, &mut |write| {
             snapshot.regions(0..regions, &mut |region, words, _| {
                 write(region, words)?;
                 progress(u64::from(region.0) + 1, regions);
@@ -64,8 +84,9 @@ fn copied(
     };
     let (policy, metadata) = (snapshot.policy(), snapshot.metadata().clone());
     if over && files.inode()?.is_some() {
-        return Writer::replace(files, &options, policy, metadata, fill);
+        return Writer::replace(files, &options, policy, metadata, |files, model| fill(files, Some(model)));
     }
-    let model = File::open(source).and_then(|file| Rights::of(&file)).at(source, "look at")?;
-    Writer::create_filled(files, &options, policy, metadata, |files| fill(files, &model))
+    let rights_of = |source| File::open(source).and_then(|file| Rights::of(&file)).at(source, "look at");
+    let model = snapshot.is_of_file().then(|| rights_of(source)).transpose()?;
+    Writer::create_filled(files, &options, policy, metadata, |files| fill(files, model.as_ref()))
 }
