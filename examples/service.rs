@@ -4,45 +4,35 @@
 //! cargo run --release --example service -- seen.gowk 127.0.0.1:7070
 //! ```
 //!
-//! Each line from a client is a key. The service remembers it, and answers `new` or `seen` on a line. A lookup may wait for
-//! memory or the disk, and a commit waits for the disk. Both run on tokio's threads for blocking calls, so the threads that
-//! serve connections never wait.
+//! Each line from a client is a key. The service remembers it, and answers `new` or `seen` on a line; an answer means that
+//! the key is durable. All clients share one writer: what they bring while a commit syncs goes into the next one together.
+//! A line `?KEY` only asks. It is looked up in the map, on the thread that has the connection.
 
 use std::io;
-use std::sync::{Arc, Mutex};
 
-use gowk::{Options, Writer};
+use gowk::{Options, SharedWriter};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_blocking;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
-type Seen = Arc<Mutex<Writer>>;
 
-/// Remembers a key durably. Returns whether it is new.
-async fn insert(seen: Seen, key: Vec<u8>) -> Outcome<bool> {
-    spawn_blocking(move || {
-        let mut seen = seen.lock().map_err(|_| "an earlier call has panicked")?;
-        let new = seen.insert(&key)?;
-        seen.commit()?; // a busy service would commit by the clock, before it answers
-        Ok(new)
-    })
-    .await?
-}
-
-async fn serve(mut client: TcpStream, seen: Seen) -> Outcome<()> {
+async fn serve(mut client: TcpStream, seen: SharedWriter) -> Outcome<()> {
     let (reader, mut writer) = client.split();
     let mut keys = BufReader::new(reader).split(b'\n');
     while let Some(key) = keys.next_segment().await? {
-        let answer: &[u8] = if insert(seen.clone(), key).await? { b"new\n" } else { b"seen\n" };
-        writer.write_all(answer).await?;
+        let seen_before = match key.strip_prefix(b"?") {
+            Some(key) => seen.contains(key)?,
+            None => !seen.insert(&key).await?,
+        };
+        writer.write_all(if seen_before { b"seen\n" } else { b"new\n" }).await?;
     }
     Ok(())
 }
 
 async fn listen(filter: String, address: String) -> Outcome<()> {
-    let writer = spawn_blocking(|| Options::new().capacity(1_000_000).open(filter)).await??;
-    let (seen, listener) = (Arc::new(Mutex::new(writer)), TcpListener::bind(address).await?);
+    let open = || Options::new().capacity(1_000_000).open(filter)?.into_shared();
+    let (seen, listener) = (spawn_blocking(open).await??, TcpListener::bind(address).await?);
     println!("listening on {}", listener.local_addr()?);
     loop {
         let (client, _) = listener.accept().await?;

@@ -355,6 +355,13 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// A shared writer was closed, or its thread has ended because a change panicked.
+    #[error("{}: the shared writer is closed; open the filter again", path.display())]
+    Closed {
+        /// The filter file.
+        path: PathBuf,
+    },
+
     /// A commit failed, and nobody knows whether it is durable. The writer is poisoned.
     #[error(
         "{source}; whether commit {commit} of {} is durable is unknown; open the filter again: at \

@@ -50,14 +50,16 @@
 //!
 //! # Threads
 //!
-//! A [`Reader`] is shared freely: clones are cheap, and all its calls take `&self`. A [`Writer`] takes `&mut self`;
-//! several threads share it as `Arc<Mutex<Writer>>`, and should hand it batches. One call divides its work over
-//! [`Options::threads`] threads. `examples/crawler.rs` is a crawler with threads.
+//! A [`Reader`] is shared freely: clones are cheap, and all its calls take `&self`. A [`Writer`] takes `&mut self`. Threads
+//! and tasks that each need their changes to be durable share it as a [`SharedWriter`] ([`Writer::into_shared`]), with one
+//! commit for all that they bring. Threads that commit seldom share it as `Arc<Mutex<Writer>>`, and should hand it batches.
+//! One call divides its work over [`Options::threads`] threads. `examples/crawler.rs` is a crawler with threads.
 //!
 //! # Async
 //!
-//! Lookups may wait for the disk, and commits do. From async code, call them on a thread that may block, with tokio's
-//! `spawn_blocking` for example: `examples/service.rs`.
+//! Changes through a [`SharedWriter`] are futures for any executor: `examples/service.rs`. Its lookups may run inline if the
+//! filter fits into memory. All other calls may wait for the disk: make them on a thread that may block, with tokio's
+//! `spawn_blocking` for example.
 //!
 //! # Errors
 //!
@@ -118,6 +120,7 @@ mod growth;
 mod info;
 mod options;
 mod read;
+mod shared;
 #[cfg(feature = "store")]
 pub mod store;
 mod system;
@@ -137,6 +140,7 @@ pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};
 pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Lookup, Lookups, Reader, Report};
+pub use shared::{Changes, Commits, Pending, SharedWriter};
 pub use system::Files;
 #[doc(hidden)]
 pub use system::disk;

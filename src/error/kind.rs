@@ -65,7 +65,7 @@ pub enum ErrorKind {
     Unknown,
     /// Something failed after a commit had become durable.
     AfterCommit,
-    /// An earlier failure has closed the writer.
+    /// The writer is closed: by an earlier failure, or because it was shared and a clone closed it.
     Poisoned,
     /// The operating system refused.
     Io,
@@ -144,7 +144,7 @@ impl Error {
             Self::Uncommitted { .. } => ErrorKind::Uncommitted,
             Self::Unknown { .. } => ErrorKind::Unknown,
             Self::AfterCommit { .. } => ErrorKind::AfterCommit,
-            Self::Poisoned { .. } => ErrorKind::Poisoned,
+            Self::Poisoned { .. } | Self::Closed { .. } => ErrorKind::Poisoned,
             Self::Io { source, .. } => match source.kind() {
                 std::io::ErrorKind::NotFound => ErrorKind::NotFound,
                 std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
@@ -187,6 +187,7 @@ impl Error {
             | Self::KeyRules { path, .. }
             | Self::Uncommitted { path, .. }
             | Self::Poisoned { path, .. }
+            | Self::Closed { path, .. }
             | Self::Unknown { path, .. }
             | Self::AfterCommit { path, .. }
             | Self::MetadataFull { path, .. }

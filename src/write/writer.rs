@@ -10,7 +10,7 @@ use super::repair::{Repair, find_damage, quarantine};
 use super::time::InTime;
 use super::transaction::Transaction;
 use super::work::Work;
-use crate::cuckoo::{Key, KeyHash, Kind, RegionId};
+use crate::cuckoo::{Key, KeyHash, KeyHasher, Kind, RegionId};
 use crate::error::{Error, Result};
 use crate::events;
 use crate::file::{Found, Journal};
@@ -108,6 +108,10 @@ impl Writer {
     fn no_hash(&self) -> Error {
         let unhashed = |_: &WriterState| Error::CallerHashes { path: self.files.data.clone() };
         self.state().map_or_else(|poisoned| poisoned, unhashed)
+    }
+
+    pub(crate) fn hasher(&self) -> Result<KeyHasher> {
+        Ok(self.state()?.transaction.traits.hasher)
     }
 
     /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found

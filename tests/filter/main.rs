@@ -24,6 +24,7 @@
 //! - `replaced`: a file that is replaced or removed while it is open.
 //! - `sealed`: closed filters, read without locks.
 //! - `secret`: no message and no `Debug` shows the seed.
+//! - `shared`: a writer that threads and tasks share.
 //! - `shards`: filters that divide all keys among themselves.
 //! - `threads`: a process that can start no thread.
 
@@ -53,6 +54,7 @@ mod replaced;
 mod sealed;
 mod secret;
 mod shards;
+mod shared;
 #[path = "../thorough/mod.rs"]
 mod thorough;
 mod threads;
