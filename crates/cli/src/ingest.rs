@@ -49,8 +49,8 @@ A job file:
   # max_key_length = 4096       # bytes; longer keys are counted and skipped
   # missing = \"fail\"            # a record without the field ends the run; [default: drop]; keep needs records = true
   [commit]
-  every_keys = 1_000_000
-  every_seconds = 10            # 0: only by keys
+  # every_keys = 1_000_000      # commits also after so many keys
+  # every_seconds = 10          # exactly; 0: only by keys; [default: 10, or ten times what the last commit took, up to 300]
   [output]
   new_keys = \"new.txt\"          # keys seen for the first time; compressed if it ends in .zst
   # records = true              # whole lines and rows rather than keys; CSV with its header, which inputs must share

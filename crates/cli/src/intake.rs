@@ -40,17 +40,21 @@ use super::stop::Stop;
 use super::window::Window;
 use loss::Loss;
 
-/// The longest time that a key waits for its commit. Keys are counted only with `--commit-every`: a commit writes each
-/// changed page, and a million keys change most pages of a large filter.
+/// The time from one commit to the next, unless the last one took long or `--commit-every-seconds` is given. Keys are counted
+/// only with `--commit-every`: a commit writes each changed page, and a million keys change most pages of a large filter.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
 const STORES: &str = "Options for stores";
 
 #[derive(Args)]
 pub(super) struct IntakeArgs {
-    /// Commit also after every KEYS keys; keys are committed every 10 seconds and at the end in any case. A store is
-    /// committed once, at the end
+    /// Commit also after every KEYS keys. A filter is committed at the end, and every 10 seconds, or after ten times as long
+    /// as the last commit took, at most every 5 minutes. A store is committed once, at the end
     #[arg(long, value_name = "KEYS", value_parser = quantity::positive)]
     commit_every: Option<NonZeroU64>,
+
+    /// Commit every SECONDS seconds, however long a commit takes
+    #[arg(long, value_name = "SECONDS", value_parser = quantity::positive)]
+    commit_every_seconds: Option<NonZeroU64>,
 
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}: its number,
     /// and the keys taken so far in this run. The event is "unknown" if a failure leaves open whether that
@@ -181,8 +185,7 @@ impl IntakeArgs {
         let (json, tally) = (self.json, Tally::default());
         let mut intake =
             Intake { verb, json, is_told, output, refusals, aside, pace, read, bytes, stop, loss, tally };
-        let clock =
-            CommitClock::new(self.commit_every.filter(|_| !destination.is_store()), Some(COMMIT_AFTER));
+        let clock = self.clock(destination.is_store());
         let mut pump = Pump::new(destination, verb.deed, clock, AHEAD).rebasing(verb.prints);
         let ended = pump.run(&mut intake, &mut feed).and_then(|ended| {
             // An update of a store is committed only after the whole input.
@@ -213,6 +216,15 @@ impl IntakeArgs {
         pace::of_options(bar, self.keys.rules.apply(Options::new()))
     }
 
+    /// When to commit.
+    fn clock(&self, is_store: bool) -> CommitClock {
+        let keys = self.commit_every.filter(|_| !is_store);
+        match self.commit_every_seconds {
+            Some(seconds) => CommitClock::new(keys, Some(Duration::from_secs(seconds.get()))),
+            None => CommitClock::new(keys, Some(COMMIT_AFTER)).amortized(),
+        }
+    }
+
     fn output(&self, verb: &Verb<'_>) -> Result<Output, Failure> {
         let Some(path) = verb.output else {
             let output = Output::standard(self.keys.separator())?;
@@ -232,10 +244,14 @@ impl IntakeArgs {
 
     fn store(&self, verb: &Verb<'_>, options: &Options) -> Result<Opened, Failure> {
         self.lock.note_ignored_by_store(verb.file);
-        if self.commit_every.is_some() {
+        let given = [
+            (self.commit_every.is_some(), "--commit-every"),
+            (self.commit_every_seconds.is_some(), "--commit-every-seconds"),
+        ];
+        for (_, option) in given.into_iter().filter(|(is_given, _)| *is_given) {
             let store = verb.file.display();
             output::note(format_args!(
-                "{store}: is a store, which is committed once, at the end: --commit-every has no effect"
+                "{store}: is a store, which is committed once, at the end: {option} has no effect"
             ));
         }
         let store = Store::open_with(verb.file, options)?;
@@ -380,10 +396,11 @@ impl Intake<'_> {
         self.note_times();
         let requests = [pump.destination().requests(), self.verb.window.requests()];
         let requests = requests.into_iter().flatten().reduce(|one, other| one + other);
+        let committing = pump.committing();
         let closed = pump.into_destination().close().map_err(Failure::from);
         closed.map_err(|failure| failure.partly(taken, None))?;
         if self.is_told {
-            self.sum_up(taken);
+            self.sum_up(taken, committing);
         }
         if let Some(requests) = requests.filter(|_| self.is_told || self.json) {
             self.tell_requests(requests);
@@ -403,7 +420,7 @@ impl Intake<'_> {
     }
 
     /// Prints how many keys were read, new and refused, as an event or as a line for people.
-    fn sum_up(&self, read: u64) {
+    fn sum_up(&self, read: u64, committing: Duration) {
         let Tally { new, late, early, .. } = self.tally;
         let (refused, skipped) = (self.refusals.count(), self.aside.skipped);
         let seen = read.saturating_sub(new + late + early);
@@ -422,6 +439,8 @@ impl Intake<'_> {
                 early,
                 expected_lost,
                 seconds,
+                commit_seconds: committing.as_secs_f64(),
+                bytes_written: pace::bytes_written(),
             }
             .tell();
         }
@@ -436,7 +455,13 @@ impl Intake<'_> {
             let [no_time, late, early] = [skipped.no_time, late, early].map(quantity::grouped);
             counts += &format!(", without a time {no_time}, late {late}, early {early}");
         }
-        output::note(format_args!("{file}: {counts}, in {seconds:.1} s ({rate} keys a second)"));
+        let share = 100.0 * committing.as_secs_f64() / seconds.max(0.001);
+        let written = pace::bytes_written().map_or_else(String::new, |bytes| {
+            format!(", {:.1} bytes written a key", bytes as f64 / self.tally.keys.max(1) as f64)
+        });
+        output::note(format_args!(
+            "{file}: {counts}, in {seconds:.1} s ({rate} keys a second), {share:.0} % in commits{written}"
+        ));
         if let Some(lost) = expected_lost.filter(|lost| *lost >= 0.05) {
             output::note(format_args!(
                 "{file}: of the keys seen, about {} are new ones that look like others to the filter, and were not printed",

@@ -44,6 +44,11 @@ pub(super) enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         expected_lost: Option<f64>,
         seconds: f64,
+        /// How long all commits took together.
+        commit_seconds: f64,
+        /// Bytes that this process had written to disks, outputs included, where the system counts them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bytes_written: Option<u64>,
     },
 }
 

@@ -44,6 +44,12 @@ pub(super) fn of_options(bar: &ProgressBar, options: Options) -> Options {
     })
 }
 
+/// Bytes that this process has had written to disks, as Linux counts them in `/proc/self/io`; `None` elsewhere.
+pub(super) fn bytes_written() -> Option<u64> {
+    let counts = std::fs::read_to_string("/proc/self/io").ok()?;
+    counts.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+}
+
 impl Pace {
     /// Shows a bar for an input whose length is known or not, or prints lines.
     pub(super) fn new(bar: ProgressBar, has_length: bool, lines: bool) -> Self {

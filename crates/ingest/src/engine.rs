@@ -18,6 +18,8 @@ use crate::keys::{Batch, CommitClock, Feed};
 
 /// Pieces read ahead.
 const AHEAD: usize = 4;
+/// The time from one commit to the next, if the job gives none and the last commit was short.
+const EVERY: Duration = Duration::from_secs(10);
 /// The time between two reports of progress while no keys come.
 const TELL: Duration = Duration::from_millis(200);
 
@@ -76,8 +78,11 @@ impl<'a, 'w> Engine<'a, 'w> {
     /// The pump for a job. Its clock has no number of keys: the reading thread ends a piece where a commit by keys is
     /// due.
     pub(super) fn pump(job: &Job, destination: Destination) -> Pump {
-        let every = Some(job.every).filter(|every| !every.is_zero());
-        Pump::new(destination, Deed::Insert, CommitClock::new(None, every), 1)
+        let clock = match job.every {
+            None => CommitClock::new(None, Some(EVERY)).amortized(),
+            Some(every) => CommitClock::new(None, Some(every).filter(|every| !every.is_zero())),
+        };
+        Pump::new(destination, Deed::Insert, clock, 1)
     }
 
     /// Reads all inputs to their ends, or until the watch breaks, and commits the keys read.
@@ -90,6 +95,7 @@ impl<'a, 'w> Engine<'a, 'w> {
                 None => partly(cause, committed),
             });
         }
+        let committing = pump.committing();
         let destination = pump.into_destination();
         let (filter, requests) = (destination.info()?, destination.requests());
         destination.close().map_err(|cause| partly(cause, committed))?;
@@ -100,6 +106,7 @@ impl<'a, 'w> Engine<'a, 'w> {
             total: self.cursor.total,
             finished: self.cursor.all_read,
             duration: self.started.elapsed(),
+            committing,
             filter,
             max_key_length: self.job.rules.max_key_length,
             requests,

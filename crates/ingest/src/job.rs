@@ -26,9 +26,9 @@ pub struct Job {
     pub(super) creation: Creation,
     pub(super) patterns: Vec<String>,
     pub(super) rules: Rules,
-    pub(super) every_keys: NonZeroU64,
+    pub(super) every_keys: Option<NonZeroU64>,
     /// The time between commits; zero for commits by keys alone.
-    pub(super) every: Duration,
+    pub(super) every: Option<Duration>,
     /// The output of each [`OutputKind`], relative to `base` unless it is absolute. With one of rejects, malformed records
     /// do not end the run.
     pub(super) outputs: [Option<PathBuf>; 3],
@@ -160,7 +160,9 @@ mod tests {
     fn a_job_with_only_what_it_needs_has_the_documented_defaults() {
         let job = Job::parse(LEAST, "jobs/nightly.toml").unwrap();
         assert_eq!((job.name(), job.filter()), ("nightly", Path::new("jobs/f")));
-        assert_eq!((job.every_keys.get(), job.every), (1_000_000, Duration::from_secs(10)));
+        assert_eq!((job.every_keys, job.every), (None, None));
+        let by_keys = Job::parse(&format!("{LEAST}[commit]\nevery_seconds = 0\n"), "j.toml").unwrap();
+        assert_eq!((by_keys.every_keys, by_keys.every), (NonZeroU64::new(1_000_000), Some(Duration::ZERO)));
         assert_eq!((job.separator(), job.output()), (b'\n', None));
         assert_eq!(job.rules.max_key_length, LONGEST);
         assert!(job.rules.key.is_plain() && !job.rules.skip_empty);

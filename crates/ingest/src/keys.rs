@@ -13,8 +13,7 @@
 //! ```
 //! # let dir = tempfile::tempdir()?;
 //! # let path = dir.path().join("seen.gowk");
-//! use std::num::NonZeroU64;
-//! use std::time::Duration;
+//! use std::time::{Duration, Instant};
 //!
 //! use gowk::Batches;
 //! use gowk_ingest::keys::{self, Batch, CommitClock, Feed, Lines, Next};
@@ -30,7 +29,7 @@
 //! })?;
 //!
 //! let mut writer = gowk::Options::new().open(&path)?;
-//! let mut clock = CommitClock::new(NonZeroU64::new(1_000_000), Some(Duration::from_secs(10)));
+//! let mut clock = CommitClock::new(None, Some(Duration::from_secs(10))).amortized();
 //! let mut new = Vec::new();
 //! loop {
 //!     match feed.next(clock.deadline())? {
@@ -47,8 +46,9 @@
 //!         Next::End => break,
 //!     }
 //!     if clock.is_due() {
+//!         let begun = Instant::now();
 //!         writer.commit()?;
-//!         clock.commit();
+//!         clock.commit(begun.elapsed());
 //!     }
 //! }
 //! writer.commit()?;

@@ -14,7 +14,7 @@
 //!    same run with the same token writes them again, in place of 1. Without one they are written before it, and a
 //!    commit that then is in conflict fails, so that what was written is void.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::destination::Destination;
 use super::error::Error;
@@ -261,6 +261,11 @@ impl Pump {
         self.clock.committed()
     }
 
+    /// How long all commits took together.
+    pub const fn committing(&self) -> Duration {
+        self.clock.spent()
+    }
+
     /// The number of a commit that may be durable or not.
     pub const fn in_doubt(&self) -> Option<u64> {
         self.in_doubt
@@ -436,6 +441,7 @@ impl Pump {
 
     /// Makes the records written durable, then commits the keys taken.
     pub fn commit<W: Work>(&mut self, work: &mut W) -> Result<(), W::Error> {
+        let begun = Instant::now();
         let writes_first = self.held.is_some() && !self.destination.has_token();
         if writes_first {
             let rejudged = self.destination.rebase()?;
@@ -459,14 +465,14 @@ impl Pump {
                 Err(Error::from(*source).into())
             }
             Err(Error::Filter(error @ gowk::Error::AfterCommit { commit, .. })) => {
-                self.clock.commit();
+                self.clock.commit(begun.elapsed());
                 work.committed(commit, self.clock.committed(), true);
                 Err(Error::from(error).into())
             }
             Err(error) => Err(error.into()),
             Ok((number, rejudged)) => {
                 self.commit_failed = false;
-                self.clock.commit();
+                self.clock.commit(begun.elapsed());
                 if let Some(number) = number.filter(|_| has_new) {
                     work.committed(number, self.clock.committed(), true);
                 }

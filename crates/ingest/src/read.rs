@@ -84,7 +84,8 @@ impl Reading {
                 self.check(skip, &records)?;
             }
             self.taken += u64::from(is_key);
-            piece.commit = is_key && self.taken.is_multiple_of(self.job.every_keys.get());
+            piece.commit =
+                is_key && self.job.every_keys.is_some_and(|keys| self.taken.is_multiple_of(keys.get()));
             let is_full = is_key && self.taken.is_multiple_of(BATCH_KEYS);
             if is_end || piece.commit || is_full || records.offset() - begun >= BATCH_BYTES {
                 begun = records.offset();

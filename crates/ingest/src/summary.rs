@@ -155,6 +155,8 @@ pub struct Summary {
     pub finished: bool,
     /// How long the run took.
     pub duration: Duration,
+    /// How long all commits of the run took together.
+    pub committing: Duration,
     /// The filter after the run.
     pub filter: Info,
     /// The most bytes that a key was allowed to have.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::json;
 use crate::output::{self, Output};
+use crate::pace;
 use crate::quantity::{self, chance, grouped};
 use crate::source;
 
@@ -56,6 +57,10 @@ struct Done {
     run: Found,
     total: Found,
     seconds: f64,
+    commit_seconds: f64,
+    /// Bytes that this process had written to disks, outputs included, where the system counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_written: Option<u64>,
     filter: FilterNow,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests>,
@@ -107,6 +112,8 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
         run: summary.run.into(),
         total: summary.total.into(),
         seconds: summary.duration.as_secs_f64(),
+        commit_seconds: summary.committing.as_secs_f64(),
+        bytes_written: pace::bytes_written(),
         filter: FilterNow {
             path: text(job.filter()),
             entries: summary.filter.entries,
@@ -172,7 +179,12 @@ fn table(job: &Job, summary: &Summary, output: &mut Output) -> Result<(), Failur
     let seconds = summary.duration.as_secs_f64();
     let rate = summary.run.read() as f64 / seconds.max(0.001);
     let rate = grouped(rate.round() as u64);
-    output.line(format_args!("{seconds:.1} seconds, {rate} records a second"))?;
+    let share = 100.0 * summary.committing.as_secs_f64() / seconds.max(0.001);
+    let written =
+        pace::bytes_written().map_or_else(String::new, |bytes| format!(", {} bytes written", grouped(bytes)));
+    output.line(format_args!(
+        "{seconds:.1} seconds, {rate} records a second; {share:.0} % of the time in commits{written}"
+    ))?;
     let (filter, info) = (job.filter().display(), &summary.filter);
     let (entries, rate) = (grouped(info.entries), chance(info.expected_false_positive_rate));
     output.line(format_args!(

@@ -22,8 +22,8 @@ use gowk::{Case, KeyRules, Kind, SlotsPerBucket};
 const LONGEST_JOB: u64 = 1 << 20;
 /// The most bytes that a job's name may have.
 const LONGEST_NAME: usize = 200;
+/// With `every_seconds = 0`, if the job gives no number of keys.
 const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
-const EVERY_SECONDS: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -206,11 +206,14 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
         return Err(places.wrong("paths", "a list of at least one path or pattern"));
     }
     let every_keys = ("every_keys", raw.commit.every_keys);
-    let every_keys = places.value(every_keys, EVERY_KEYS, "at least 1", NonZeroU64::new)?;
+    let every_keys = places.value(every_keys, None, "at least 1", |keys| NonZeroU64::new(keys).map(Some))?;
     let every = ("every_seconds", raw.commit.every_seconds);
     let expected = "a number of seconds, or 0 to commit only by keys";
-    let every =
-        places.value(every, EVERY_SECONDS, expected, |seconds| Duration::try_from_secs_f64(seconds).ok())?;
+    let every = places.value(every, None, expected, |seconds| {
+        Some(Duration::try_from_secs_f64(seconds).ok()).filter(Option::is_some)
+    })?;
+    let by_keys_alone = every.is_some_and(|every| every.is_zero());
+    let every_keys = every_keys.or(by_keys_alone.then_some(EVERY_KEYS));
     if raw.output.records.is_some() && raw.output.new_keys.is_none() {
         return Err(places.wrong("records", "given beside `new_keys`"));
     }
