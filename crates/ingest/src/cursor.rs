@@ -1,4 +1,80 @@
-//! The state of a job that the filter remembers. Section 5.3.1 of the specification has the layout.
+//! The state of a job, in the entry `ingest/NAME` of the filter's metadata or as the state of a store's token: what the job
+//! has read of its inputs, and how long its outputs are. It is committed together with the keys read until then.
+//!
+//! The parts follow one after the other, without padding. Counts, lengths and offsets are below 2^60. Paths are relative
+//! to the folder of the job file if the file lies in that folder or below it. All hashes are XXH3-64 with seed 0.
+//!
+//! First, in every cursor:
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | version | u8, 1 |
+//! | 1 | 1 | flags | u8, bits: 1 all inputs were read to their ends, 2 there is a current input, 4 there is an output of new keys, 8 one of refused keys, 16 one of records without a key; the others are 0 |
+//! | 2 | 80 | counts | u64[10], of all runs of the job, as below |
+//! | 82 | 8 | options | u64, hash of the options below, by which inputs were read |
+//!
+//! | counts: offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | keys | u64, keys taken |
+//! | 8 | 8 | new | u64, those of them that were not seen before |
+//! | 16 | 8 | refused | u64, those of the new keys that the filter had no room for |
+//! | 24 | 8 | empty | u64, records skipped because their key is empty |
+//! | 32 | 8 | too_long | u64, records skipped because their key is too long |
+//! | 40 | 8 | no_field | u64, records that lack the field, or hold no single value in it |
+//! | 48 | 8 | malformed | u64, records skipped because they are malformed |
+//! | 56 | 8 | no_time | u64, records that have a key and no valid time |
+//! | 64 | 8 | late | u64, those of the keys that were late |
+//! | 72 | 8 | early | u64, those of the keys that were early |
+//!
+//! `refused` is at most `new`, and `new`, `late` and `early` together are at most `keys`.
+//!
+//! A job does not read a finished input again. If its settings changed, the keys of that input would stay what they were
+//! under the old ones. So a run whose settings have another hash is refused, unless nothing was read yet.
+//!
+//! Then the outputs that there are, in the order of their flags; for each:
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | path | u64, hash of its path as the job file has it |
+//! | 8 | 8 | length | u64, bytes |
+//! | 16 | 8 | tail | u64, hash of its last 4096 bytes, or of all if it is shorter |
+//!
+//! Then the current input, the one that was read in part, if there is one; N is the length of its path:
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 2 | path_length | u16, N |
+//! | 2 | N | path | bytes |
+//! | N + 2 | 8 | base | u64, the byte of the file at which reading began |
+//! | N + 10 | 8 | offset | u64, bytes read since then, after decompression |
+//! | N + 18 | 8 | content | u64, hash of these bytes |
+//! | N + 26 | 8 | lines | u64, lines that ended among these bytes |
+//! | N + 34 | 80 | counts | u64[10], of this input, as above |
+//!
+//! `base` is 0, except for an input that has grown after it was finished: there it is the place where the data ended then.
+//! In a compressed file another member or frame begins there. Before a job reads on, it reads the `offset` bytes behind
+//! `base` again, and compares them with `content`.
+//!
+//! Then the finished inputs, to the end of the value, in strictly ascending order of `path`; for each:
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 8 | path | u64, hash of its path |
+//! | 8 | 8 | length | u64, bytes of the file; 2^63 more if it ended within a record |
+//! | 16 | 8 | signature | u64, hash of the length as u64, of the first 65536 bytes of the file, and of the last 65536 of the rest |
+//!
+//! The signature is computed from the file as it is on the disk, not decompressed. It shows in constant time that another
+//! file has taken the place of this one; it does not show a change in the middle of the file.
+//!
+//! `options` is the hash of the settings in the `[input]` table of the job file that say what a key is:
+//!
+//! | offset | size | field | meaning |
+//! |---|---|---|---|
+//! | 0 | 1 | trim | u8, 0 or 1 |
+//! | 1 | 1 | skip_empty | u8, 0 or 1 |
+//! | 2 | 8 | max_key_length | u64, bytes |
+//! | 10 | 1 | format | u8: 0 lines or NUL, 1 CSV, 2 JSON Lines |
+//! | 11 | rest | record | lines or NUL: the byte that ends a record. CSV: `delimiter`, 1 byte; whether there is a header, 0 or 1; then for each column of the key 0 and its number, from 0, as u64, or 1 and its name. JSON Lines: the names that lead to the field. Before each name stands its length as u64. If records have times: CSV: the column of the time like one of the key, with 2 in place of 0 and 3 in place of 1. JSON Lines: u64 2^64 - 1, and the names that lead to the time |
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

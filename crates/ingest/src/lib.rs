@@ -84,7 +84,7 @@
 //! If the job's filter is a [store](gowk::store), a run makes one version at its end, and the cursor is the state of
 //! the job's last token.
 //!
-//! The bytes of the cursor are specified in `format-spec/`, section 5.3.1.
+//! `cursor.rs` specifies the bytes of the cursor.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

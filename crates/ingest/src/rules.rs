@@ -143,7 +143,7 @@ impl Rules {
 
     /// A hash of the rules. Rules that find other records or keys have another hash.
     ///
-    /// The cursor keeps the hash: section 5.3.1 of the specification says what is hashed.
+    /// The cursor keeps the hash: the head of `cursor.rs` says what is hashed.
     pub(super) fn hash(&self) -> u64 {
         xxh3_64(&self.encode())
     }
