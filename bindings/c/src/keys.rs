@@ -1,0 +1,130 @@
+//! Keys and arrays of the caller's.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+use crate::error::Failure;
+
+/// A key: `length` bytes from `data` on, any bytes. `data` may be NULL if `length` is 0; the empty key is a key.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct gowk_key {
+    /// The first byte.
+    pub data: *const c_void,
+    /// How many bytes.
+    pub length: usize,
+}
+
+/// The key was not there, and is now.
+pub const GOWK_NEW: u8 = 1;
+/// The key was there already (or, at the filter's false-positive rate, matched another key).
+pub const GOWK_KNOWN: u8 = 0;
+/// Only with times: the key was seen so long ago that the filter has forgotten that time; it was not stored.
+pub const GOWK_LATE: u8 = 2;
+/// Only with times: the key was seen more than five minutes in the future; it was not stored.
+pub const GOWK_EARLY: u8 = 3;
+/// There was no room for the key; it was not stored.
+pub const GOWK_REFUSED: u8 = 4;
+
+/// A key of an array that was checked.
+#[repr(transparent)]
+pub(crate) struct Checked(gowk_key);
+
+// SAFETY: the bytes are only read, and the caller promises that nobody changes them during the call.
+unsafe impl Sync for Checked {}
+
+impl AsRef<[u8]> for Checked {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        let gowk_key { data, length } = self.0;
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: `check` has found that it is neither NULL nor too long; that so many bytes are there is the caller's
+        // promise.
+        unsafe { std::slice::from_raw_parts(data.cast(), length) }
+    }
+}
+
+fn is_right(key: &gowk_key) -> bool {
+    key.length == 0 || !key.data.is_null() && key.length <= isize::MAX as usize
+}
+
+/// The bytes of one key, or of a value.
+///
+/// # Safety
+///
+/// Unless `length` is 0 or `data` NULL, so many bytes are there, and nobody changes them for `'a`.
+pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
+    match is_right(&gowk_key { data, length }) {
+        true if length == 0 => Ok(&[]),
+        // SAFETY: not NULL and not too long; the rest is the caller's promise.
+        true => Ok(unsafe { std::slice::from_raw_parts(data.cast(), length) }),
+        false => Err(Failure::invalid(format!("the bytes are NULL, and their length is {length}"))),
+    }
+}
+
+/// An array of the caller's.
+///
+/// # Safety
+///
+/// Unless `count` is 0 or `first` NULL, so many elements are there, and nobody changes them for `'a`.
+pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if first.is_null() || count > isize::MAX as usize / size_of::<T>() || !first.is_aligned() {
+        return Err(Failure::invalid(format!("{name} is no array of {count} elements")));
+    }
+    // SAFETY: not NULL, aligned, and not too long; the rest is the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(first, count) })
+}
+
+/// An array of keys.
+///
+/// # Safety
+///
+/// As for [`array`] and, of each key, for [`bytes`].
+pub(crate) unsafe fn keys<'a>(first: *const gowk_key, count: usize) -> Result<&'a [Checked], Failure> {
+    // SAFETY: the caller's promise.
+    let keys = unsafe { array(first, count, "the array of keys") }?;
+    if let Some(index) = keys.iter().position(|key| !is_right(key)) {
+        return Err(Failure::invalid(format!("the bytes of key {index} are NULL, and its length is not 0")));
+    }
+    // SAFETY: `Checked` is a transparent wrapper.
+    Ok(unsafe { std::slice::from_raw_parts(keys.as_ptr().cast(), keys.len()) })
+}
+
+/// An array that a call writes, one byte a key, all [`GOWK_KNOWN`] at first; empty if the caller gave NULL.
+///
+/// # Safety
+///
+/// Unless it is NULL, there is room for `count` bytes from `first` on, which nobody else uses for `'a`.
+pub(crate) unsafe fn results<'a>(first: *mut u8, count: usize) -> &'a mut [u8] {
+    if first.is_null() || count == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller's promise; the bytes may be uninitialized.
+    let places = unsafe { std::slice::from_raw_parts_mut(first.cast::<MaybeUninit<u8>>(), count) };
+    places.iter_mut().for_each(|place| _ = place.write(GOWK_KNOWN));
+    // SAFETY: the same bytes, all of them written.
+    unsafe { std::slice::from_raw_parts_mut(first, count) }
+}
+
+/// Copies as many bytes of a value as there is room for, and returns how many it has.
+///
+/// # Safety
+///
+/// Unless `buffer` is NULL, there is room for `capacity` bytes, which nobody else uses.
+pub(crate) unsafe fn copy_out(value: &[u8], buffer: *mut c_void, capacity: usize) -> i64 {
+    if !buffer.is_null() {
+        // SAFETY: at most so many bytes are written as there is room for; the value is the library's own.
+        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len().min(capacity)) };
+    }
+    value.len() as i64
+}
+
+/// Notes the result of the key with this index, if the caller wants results.
+pub(crate) fn note(results: &mut [u8], index: usize, result: u8) {
+    results.get_mut(index).into_iter().for_each(|place| *place = result);
+}

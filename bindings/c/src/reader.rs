@@ -1,0 +1,256 @@
+//! Filters open for lookups.
+
+use std::ffi::{c_char, c_void};
+
+use core::{Lookup, Reader};
+
+use crate::error::{Failure, Outcome, count, gowk_error, guarded};
+use crate::handle::{borrow, give, path, take, text};
+use crate::info::{gowk_info, put};
+use crate::keys::{bytes, copy_out, gowk_key, keys, note, results};
+use crate::options::{gowk_options, or_default};
+use crate::writer::no_metadata;
+
+/// A filter open for lookups, beside a writer in any process or without one. Sees each commit when that returns.
+///
+/// Any number of threads may call at the same time.
+pub struct gowk_reader(pub(crate) Reader);
+
+/// Opens the filter at a path for lookups; recovers it first if its last writer died. `options` may be NULL. On success
+/// returns 0 and stores a handle, which `gowk_reader_close` frees; on failure stores NULL.
+///
+/// Codes: GOWK_NOT_FOUND; GOWK_FOREIGN, GOWK_UNSUPPORTED and GOWK_DAMAGED for a file that cannot be used; GOWK_KIND if the
+/// options ask for another kind; GOWK_LOCKED and GOWK_BUSY if another process has been opening it for a minute; GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_open(
+    path: *const c_char,
+    options: *const gowk_options,
+    reader: *mut *mut gowk_reader,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe { give(reader, || Ok(gowk_reader(or_default(options).read(self::path(path)?)?))) }
+    })
+}
+
+/// Like `gowk_reader_open`, with a copy of the filter in memory, as of its last commit. It sees no later commits, and does
+/// not use the file afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_open_in_memory(
+    path: *const c_char,
+    options: *const gowk_options,
+    reader: *mut *mut gowk_reader,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe { give(reader, || Ok(gowk_reader(or_default(options).read_in_memory(self::path(path)?)?))) }
+    })
+}
+
+/// Like `gowk_reader_open`, with the bytes of a filter's file: those of `gowk_reader_to_bytes`, or of a file whose last
+/// writer has closed it. They are checked as a file is, and copied: the caller may free them when this returns.
+/// Code: also GOWK_INVALID for a copy of a file that a writer had.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_from_bytes(
+    bytes: *const c_void,
+    length: usize,
+    options: *const gowk_options,
+    reader: *mut *mut gowk_reader,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe {
+            give(reader, || Ok(gowk_reader(or_default(options).read_bytes(self::bytes(bytes, length)?)?)))
+        }
+    })
+}
+
+/// Closes a reader, and frees it; does nothing for NULL. No other call may use it then or later.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_close(reader: *mut gowk_reader) {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: promised by the caller.
+        drop(unsafe { take(reader) });
+        Ok(0)
+    });
+}
+
+/// Whether the key is there: 1 or 0. "No" is always right; "yes" is wrong at the filter's false-positive rate. Codes:
+/// GOWK_DAMAGED at a damaged page, unless the option "on_damage" says to answer 1 there; GOWK_BUSY if a writer stopped in
+/// the middle of a commit; the codes of `gowk_reader_open` if another file has taken the filter's name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_contains(
+    reader: *const gowk_reader,
+    key: *const c_void,
+    length: usize,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, key) = unsafe { (borrow(reader, "the reader")?, bytes(key, length)?) };
+        Ok(reader.0.contains(key)?.into())
+    })
+}
+
+/// How many copies of the key are there: in a counting filter those inserted and not removed, and never too few; in
+/// others 0 or 1. Codes as for `gowk_reader_contains`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_count(
+    reader: *const gowk_reader,
+    key: *const c_void,
+    length: usize,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, key) = unsafe { (borrow(reader, "the reader")?, bytes(key, length)?) };
+        Ok(reader.0.count(key)?.into())
+    })
+}
+
+/// Looks up `count` keys, several times as fast as one by one. Writes 1 or 0 for each to `found`, an array of `count`
+/// bytes, or NULL. Returns how many are there. Codes as for `gowk_reader_contains`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_contains_batch(
+    reader: *const gowk_reader,
+    keys: *const gowk_key,
+    count: usize,
+    found: *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, keys, found) =
+            unsafe { (borrow(reader, "the reader")?, self::keys(keys, count)?, results(found, count)) };
+        answered(&reader.0.contains_batch(keys)?, found)
+    })
+}
+
+/// Writes the answers of a batch, and counts those that are "yes".
+pub(crate) fn answered(answers: &[bool], found: &mut [u8]) -> Outcome {
+    for (index, answer) in answers.iter().enumerate() {
+        note(found, index, u8::from(*answer));
+    }
+    count(answers.iter().filter(|answer| **answer).count())
+}
+
+/// The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`, and
+/// returns the length of the whole value; more than `capacity` means that it was cut. `buffer` may be NULL. Codes:
+/// GOWK_NOT_FOUND if there is no such name, GOWK_BUSY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_metadata(
+    reader: *const gowk_reader,
+    name: *const c_char,
+    buffer: *mut c_void,
+    capacity: usize,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, name) = unsafe { (borrow(reader, "the reader")?, text(name, "the name")?) };
+        let metadata = reader.0.metadata()?;
+        let value = metadata.get(name).ok_or_else(|| no_metadata(name))?;
+        // SAFETY: promised by the caller.
+        Ok(unsafe { copy_out(value, buffer, capacity) })
+    })
+}
+
+/// Describes the filter as of its last commit. Returns 0. Codes: GOWK_BUSY, GOWK_DAMAGED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_info(
+    reader: *const gowk_reader,
+    info: *mut gowk_info,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe { put(info, &borrow(reader, "the reader")?.0.info()?) }
+    })
+}
+
+/// Looks whether the filter's name leads to another file, as after `mv new live`, and goes on with that. Returns 1 if so,
+/// else 0. Batches do this first; commits and doublings are seen without it. Codes: those of `gowk_reader_open`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_refresh(reader: *const gowk_reader, error: *mut gowk_error) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        Ok(unsafe { borrow(reader, "the reader") }?.0.refresh()?.into())
+    })
+}
+
+/// Reads the whole filter, and compares each page with its checksum. Returns 0 if all is well; else GOWK_DAMAGED, and the
+/// message says how many pages are damaged. Codes: also GOWK_BUSY.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_verify(reader: *const gowk_reader, error: *mut gowk_error) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let reader = &unsafe { borrow(reader, "the reader") }?.0;
+        let report = reader.verify(&mut |_, _| {})?;
+        if report.is_clean() {
+            return Ok(0);
+        }
+        let (damaged, malformed) = (report.damaged.len(), report.malformed.len());
+        let message = format!(
+            "{}: {damaged} pages are damaged, {malformed} malformed; `gowk verify` says where, and what to do",
+            reader.path().display()
+        );
+        Err(Failure { code: crate::error::gowk_code::GOWK_DAMAGED, message })
+    })
+}
+
+/// Copies the filter, as of one commit, to a file that must not exist. With `replace` other than 0, it may be a filter,
+/// whose readers go on with the copy. Returns 0. Codes: GOWK_EXISTS, GOWK_LOCKED, GOWK_DAMAGED, GOWK_BUSY, GOWK_NO_SPACE,
+/// GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_copy_to(
+    reader: *const gowk_reader,
+    path: *const c_char,
+    replace: i32,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, path) = unsafe { (borrow(reader, "the reader")?, self::path(path)?) };
+        match replace {
+            0 => reader.0.copy_to(path, &mut |_, _| {})?,
+            _ => reader.0.copy_over(path, &mut |_, _| {})?,
+        }
+        Ok(0)
+    })
+}
+
+/// Copies the filter, as of one commit, to bytes: those of the file that `gowk_reader_copy_to` makes. Stores them at
+/// `*bytes`, and returns their number, which `gowk_bytes_free` needs to free them. On failure stores NULL. Codes:
+/// GOWK_DAMAGED, GOWK_BUSY; GOWK_IO if there is no memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_to_bytes(
+    reader: *const gowk_reader,
+    bytes: *mut *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        if bytes.is_null() {
+            return Err(Failure::invalid("the place for the bytes is NULL"));
+        }
+        // SAFETY: promised by the caller.
+        unsafe { bytes.write(std::ptr::null_mut()) };
+        // SAFETY: promised by the caller.
+        let copy = unsafe { borrow(reader, "the reader") }?.0.copy_to_bytes()?.into_boxed_slice();
+        let length = copy.len();
+        // SAFETY: promised by the caller.
+        unsafe { bytes.write(Box::into_raw(copy).cast()) };
+        count(length)
+    })
+}
+
+/// Frees bytes of `gowk_reader_to_bytes`, with the length that it returned; does nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_bytes_free(bytes: *mut u8, length: usize) {
+    if !bytes.is_null() {
+        // SAFETY: the caller promises that both came from `gowk_reader_to_bytes`, where they were a boxed slice.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(bytes, length)) });
+    }
+}

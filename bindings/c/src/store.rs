@@ -1,0 +1,350 @@
+//! Stores: many filters under versions.
+
+use std::ffi::{c_char, c_void};
+
+use core::store::{Committed, Error, Store, StoreReader, Token, Update};
+use core::{Batches, Lookup};
+
+use crate::error::{Failure, Outcome, count, gowk_error, guarded};
+use crate::handle::{borrow, borrow_mut, give, path, take, text};
+use crate::keys::{GOWK_NEW, bytes, gowk_key, keys, note, results};
+use crate::options::{gowk_options, or_default};
+use crate::reader::answered;
+use crate::writer::inserted;
+
+/// How often a batch is judged again because other commits came first.
+const ATTEMPTS: u32 = 32;
+
+/// A store: a folder of filters under versions, to which any number of processes commit. Any number of threads may call
+/// at the same time.
+pub struct gowk_store(Store);
+
+/// Changes to a store, based on one version. Any thread may call, but only one at a time.
+pub struct gowk_update {
+    update: Update,
+    token: Option<Token>,
+}
+
+/// One version of a store, open for lookups. Any number of threads may look up at the same time; while one refreshes or
+/// closes it, no other may call.
+pub struct gowk_store_reader(StoreReader);
+
+/// Creates a store of `shards` filters, 1 to 65536, in a folder that does not exist or is empty. The options are those of
+/// one filter that holds all keys; NULL for the defaults. On success returns 0 and stores a handle, which
+/// `gowk_store_close` frees; on failure stores NULL. Codes: GOWK_EXISTS, GOWK_INVALID, GOWK_NO_SPACE, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_create(
+    path: *const c_char,
+    shards: u32,
+    options: *const gowk_options,
+    store: *mut *mut gowk_store,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe {
+            give(store, || Ok(gowk_store(Store::create(self::path(path)?, shards, &or_default(options))?)))
+        }
+    })
+}
+
+/// Opens a store, like `gowk_store_create`. Codes: GOWK_NOT_FOUND, GOWK_FOREIGN, GOWK_DAMAGED, GOWK_UNSUPPORTED, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_open(
+    path: *const c_char,
+    options: *const gowk_options,
+    store: *mut *mut gowk_store,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe { give(store, || Ok(gowk_store(Store::open_with(self::path(path)?, &or_default(options))?))) }
+    })
+}
+
+/// Frees a store; does nothing for NULL. Updates and readers of it stay open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_close(store: *mut gowk_store) {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: promised by the caller.
+        drop(unsafe { take(store) });
+        Ok(0)
+    });
+}
+
+/// The token of a commit; `None` without an application.
+///
+/// # Safety
+///
+/// As for `text`.
+unsafe fn token(application: *const c_char, number: u64) -> Result<Option<Token>, Failure> {
+    if application.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: promised by the caller.
+    Ok(Some(Token::new(unsafe { text(application, "the application") }?, number)))
+}
+
+/// An update of the newest version or, if the commit with this token was made, of the version before it.
+fn updated(store: &Store, token: Option<&Token>) -> Result<Update, Error> {
+    let Some(token) = token else { return store.update() };
+    Ok(store.update_of(store.before(&token.application, token.number)?))
+}
+
+/// Inserts `count` keys and commits them, once however often it is called: the token, an application's name and a number
+/// that it raises with each batch, is committed with the keys. If a commit with it was made before, nothing changes, and
+/// the results are those of that time. `application` may be NULL: then there is no token.
+///
+/// Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes, or NULL. Returns how
+/// many keys were new. If other processes have committed some of the same keys first, judges all keys again. `operation` is
+/// a word for the store's log, as in "insert".
+///
+/// Codes: GOWK_NO_ROOM if any key was refused, and then nothing was committed; GOWK_UNKNOWN if it may or may not be
+/// committed: call again with the same token; GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if the version
+/// before the token was vacuumed; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_insert_batch(
+    store: *const gowk_store,
+    keys: *const gowk_key,
+    count: usize,
+    results: *mut u8,
+    operation: *const c_char,
+    application: *const c_char,
+    number: u64,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (store, keys, results, operation, token) = unsafe {
+            (
+                &borrow(store, "the store")?.0,
+                self::keys(keys, count)?,
+                self::results(results, count),
+                text(operation, "the operation")?,
+                token(application, number)?,
+            )
+        };
+        let mut attempt = 1;
+        loop {
+            let mut update = updated(store, token.as_ref())?;
+            results.fill(0);
+            let new = insert(&mut update, keys, results)?;
+            match update.commit(operation, token.clone()) {
+                Err(Error::Conflict { .. }) if attempt < ATTEMPTS => attempt += 1,
+                outcome => {
+                    outcome?;
+                    return Ok(new);
+                }
+            }
+        }
+    })
+}
+
+fn insert(update: &mut Update, keys: &[crate::keys::Checked], results: &mut [u8]) -> Outcome {
+    let mut new = 0;
+    let refused = update.insert_each(keys, |index| {
+        new += 1;
+        note(results, index, GOWK_NEW);
+    })?;
+    inserted(new, refused, results)
+}
+
+/// Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. Its commit
+/// happens once for each token, which is as in that call; `application` may be NULL: then there is no token. The update is
+/// based on the newest version or, if the commit with this token was made, on the version before it. On success returns 0 and stores a handle, which `gowk_update_commit` and `gowk_update_abandon` free;
+/// on failure stores NULL. Codes: GOWK_NOT_FOUND if the version before the token was vacuumed, GOWK_DAMAGED, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_update(
+    store: *const gowk_store,
+    application: *const c_char,
+    number: u64,
+    update: *mut *mut gowk_update,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe {
+            give(update, || {
+                let token = token(application, number)?;
+                let update = updated(&borrow(store, "the store")?.0, token.as_ref())?;
+                Ok(gowk_update { update, token })
+            })
+        }
+    })
+}
+
+/// Inserts keys into an update, as `gowk_writer_insert_batch` does into a filter. Codes: GOWK_NO_ROOM, GOWK_DAMAGED,
+/// GOWK_NO_SPACE, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_update_insert_batch(
+    update: *mut gowk_update,
+    keys: *const gowk_key,
+    count: usize,
+    results: *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (update, keys, results) = unsafe {
+            (borrow_mut(update, "the update")?, self::keys(keys, count)?, self::results(results, count))
+        };
+        insert(&mut update.update, keys, results)
+    })
+}
+
+/// Removes one copy of each key, as `gowk_writer_remove_batch` does. Codes: GOWK_KIND unless it is a store of counting
+/// filters, GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_update_remove_batch(
+    update: *mut gowk_update,
+    keys: *const gowk_key,
+    count: usize,
+    results: *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (update, keys, results) = unsafe {
+            (borrow_mut(update, "the update")?, self::keys(keys, count)?, self::results(results, count))
+        };
+        let mut removed = 0;
+        update.update.remove_each(keys, |index| {
+            removed += 1;
+            note(results, index, 1);
+        })?;
+        Ok(removed)
+    })
+}
+
+/// Commits an update, and frees it whatever the outcome. Returns the number of the version that holds its changes: a new one, or that of the first commit with this token,
+/// or its base if there was nothing to change.
+///
+/// Codes: GOWK_CONFLICT if others have changed the same keys since it began, and nothing was committed: begin again;
+/// GOWK_UNKNOWN: make the update again with the same token; GOWK_NO_SPACE, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_update_commit(
+    update: *mut gowk_update,
+    operation: *const c_char,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller. Taken first, so that every failure frees it.
+        let update = unsafe { take(update) }.ok_or_else(|| Failure::invalid("the update is NULL"))?;
+        // SAFETY: promised by the caller.
+        let operation = unsafe { text(operation, "the operation") }?;
+        let gowk_update { update, token } = *update;
+        let base = update.base().number;
+        match update.commit(operation, token)? {
+            Committed::New(version) => crate::error::count(version.number),
+            Committed::Already(done) => crate::error::count(done.version),
+            Committed::Unchanged => crate::error::count(base),
+        }
+    })
+}
+
+/// Frees an update without committing it; does nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_update_abandon(update: *mut gowk_update) {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: promised by the caller.
+        drop(unsafe { take(update) });
+        Ok(0)
+    });
+}
+
+/// Opens the newest version for lookups. On success returns 0 and stores a handle, which `gowk_store_reader_close` frees;
+/// on failure stores NULL. Codes: GOWK_DAMAGED, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_read(
+    store: *const gowk_store,
+    reader: *mut *mut gowk_store_reader,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        unsafe { give(reader, || Ok(gowk_store_reader(borrow(store, "the store")?.0.read()?))) }
+    })
+}
+
+/// Closes a reader of a store, and frees it; does nothing for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_reader_close(reader: *mut gowk_store_reader) {
+    guarded(std::ptr::null_mut(), || {
+        // SAFETY: promised by the caller.
+        drop(unsafe { take(reader) });
+        Ok(0)
+    });
+}
+
+/// Whether the version has the key, as `gowk_reader_contains` says. Codes: GOWK_DAMAGED, GOWK_NOT_FOUND if a vacuum has
+/// removed the version's files, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_reader_contains(
+    reader: *const gowk_store_reader,
+    key: *const c_void,
+    length: usize,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, key) = unsafe { (borrow(reader, "the reader")?, bytes(key, length)?) };
+        Ok(reader.0.contains(key)?.into())
+    })
+}
+
+/// How many copies of the key the version has, as `gowk_reader_count` says. Codes as for `gowk_store_reader_contains`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_reader_count(
+    reader: *const gowk_store_reader,
+    key: *const c_void,
+    length: usize,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, key) = unsafe { (borrow(reader, "the reader")?, bytes(key, length)?) };
+        Ok(reader.0.count(key)?.into())
+    })
+}
+
+/// Looks up `count` keys, as `gowk_reader_contains_batch` does. Codes as for `gowk_store_reader_contains`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_reader_contains_batch(
+    reader: *const gowk_store_reader,
+    keys: *const gowk_key,
+    count: usize,
+    found: *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, keys, found) =
+            unsafe { (borrow(reader, "the reader")?, self::keys(keys, count)?, results(found, count)) };
+        answered(&reader.0.contains_batch(keys)?, found)
+    })
+}
+
+/// The number of the version that a reader looks into. Codes: none but GOWK_INVALID.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_reader_version(
+    reader: *const gowk_store_reader,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        count(unsafe { borrow(reader, "the reader") }?.0.version().number)
+    })
+}
+
+/// Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No other
+/// thread may use the reader meanwhile. Codes: GOWK_DAMAGED, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_reader_refresh(
+    reader: *mut gowk_store_reader,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        Ok(unsafe { borrow_mut(reader, "the reader") }?.0.refresh()?.into())
+    })
+}
