@@ -1,0 +1,81 @@
+package gowk
+
+// #include "gowkgo.h"
+import "C"
+
+import (
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// Memory of C for the keys of a batch: C must not get memory of Go that holds pointers, as an array of keys does.
+type scratch struct {
+	memory unsafe.Pointer
+	size   uintptr
+}
+
+// Larger memory is not kept for the next batch.
+const mostKept = 64 << 20
+
+var scratches = sync.Pool{New: func() any {
+	s := &scratch{}
+	runtime.SetFinalizer(s, (*scratch).free)
+	return s
+}}
+
+func (s *scratch) free() {
+	C.free(s.memory)
+	s.memory, s.size = nil, 0
+}
+
+// Calls with the keys as an array of C, which is right during the call.
+func withKeys(keys [][]byte, call func(*C.gowk_key, C.size_t)) {
+	if len(keys) == 0 {
+		call(nil, 0)
+		return
+	}
+	total := uintptr(0)
+	for _, key := range keys {
+		total += uintptr(len(key))
+	}
+	array := uintptr(len(keys)) * unsafe.Sizeof(C.gowk_key{})
+	s := scratches.Get().(*scratch)
+	if need := array + total; s.size < need {
+		s.free()
+		// C.malloc never returns nil: it ends the program instead.
+		s.size = need + need/4
+		s.memory = C.malloc(C.size_t(s.size))
+	}
+	places := unsafe.Slice((*C.gowk_key)(s.memory), len(keys))
+	bytes := unsafe.Slice((*byte)(unsafe.Add(s.memory, array)), total)
+	at := 0
+	for i, key := range keys {
+		places[i].length = C.size_t(len(key))
+		if len(key) == 0 {
+			places[i].data = nil
+			continue
+		}
+		places[i].data = unsafe.Pointer(&bytes[at])
+		at += copy(bytes[at:], key)
+	}
+	call(&places[0], C.size_t(len(keys)))
+	if s.size > mostKept {
+		s.free()
+	}
+	scratches.Put(s)
+}
+
+func answers(found []bool) *C.uint8_t {
+	if len(found) == 0 {
+		return nil
+	}
+	return (*C.uint8_t)(unsafe.Pointer(&found[0]))
+}
+
+func places(results []Result) *C.uint8_t {
+	if len(results) == 0 {
+		return nil
+	}
+	return (*C.uint8_t)(unsafe.Pointer(&results[0]))
+}

@@ -1,0 +1,168 @@
+//go:build gowk_benches
+
+// Package benches compares the Go module with the filters in memory that Go programs use. `run` says how; it prints the
+// table of docs/languages.md.
+package benches
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/bits-and-blooms/bloom"
+	cuckoofilter "github.com/seiflotfy/cuckoofilter"
+
+	"gowk"
+)
+
+// Keys in the filter; as many others are looked up.
+const (
+	count = 1_000_000
+	batch = 100_000
+)
+
+// URLs of some 40 bytes, whose numbers are spread.
+func keys(from, to uint64) [][]byte {
+	var all [][]byte
+	var number [8]byte
+	for i := from; i < to; i++ {
+		binary.LittleEndian.PutUint64(number[:], i*0x9e37_79b9_7f4a_7c15)
+		all = append(all, []byte(fmt.Sprintf("https://example.org/item/%x", number)))
+	}
+	return all
+}
+
+var present, absent = keys(0, count), keys(count, 2*count)
+
+// Reports the time of one key, and how often a key that is absent was found.
+func lookups(b *testing.B, contains func([]byte) bool) {
+	false_positives := 0
+	for _, key := range present {
+		if !contains(key) {
+			b.Fatal("a key is missing")
+		}
+	}
+	b.ResetTimer()
+	for i := 0; i < b.N; i++ {
+		if contains(absent[i%count]) {
+			false_positives++
+		}
+	}
+	b.ReportMetric(float64(false_positives)/float64(b.N)*100, "%false")
+}
+
+func inserts(b *testing.B, fill func()) {
+	start := time.Now()
+	for i := 0; i < b.N; i++ {
+		fill()
+	}
+	b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(b.N)/count, "ns/key")
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func options() *gowk.Options {
+	return &gowk.Options{Capacity: count, FalsePositiveRate: 1e-3, Kind: gowk.Counting, Replace: true}
+}
+
+func filled(b *testing.B, one_by_one bool) string {
+	dir, err := os.MkdirTemp("", "gowk-bench-")
+	must(err)
+	b.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "f")
+	w, err := gowk.Create(path, options())
+	must(err)
+	if one_by_one {
+		for _, key := range present {
+			_, err := w.Insert(key)
+			must(err)
+		}
+	} else {
+		for i := 0; i < count; i += batch {
+			_, err := w.InsertBatch(present[i : i+batch])
+			must(err)
+		}
+	}
+	must(w.Commit())
+	must(w.Close())
+	return path
+}
+
+func reader(b *testing.B) *gowk.Reader {
+	r, err := gowk.OpenReader(filled(b, false), nil)
+	must(err)
+	b.Cleanup(func() { r.Close() })
+	return r
+}
+
+func BenchmarkInsert(b *testing.B) {
+	b.Run("gowk-batches", func(b *testing.B) { inserts(b, func() { filled(b, false) }) })
+	b.Run("gowk-one-by-one", func(b *testing.B) { inserts(b, func() { filled(b, true) }) })
+	b.Run("seiflotfy-cuckoofilter", func(b *testing.B) {
+		inserts(b, func() {
+			f := cuckoofilter.NewFilter(count * 5 / 4)
+			for _, key := range present {
+				if !f.Insert(key) {
+					panic("no room")
+				}
+			}
+		})
+	})
+	b.Run("bits-and-blooms-bloom", func(b *testing.B) {
+		inserts(b, func() {
+			f := bloom.NewWithEstimates(count, 1e-3)
+			for _, key := range present {
+				f.Add(key)
+			}
+		})
+	})
+}
+
+func BenchmarkLookup(b *testing.B) {
+	b.Run("gowk-one-by-one", func(b *testing.B) {
+		r := reader(b)
+		lookups(b, func(key []byte) bool {
+			found, err := r.Contains(key)
+			must(err)
+			return found
+		})
+	})
+	b.Run("gowk-batches", func(b *testing.B) {
+		r := reader(b)
+		_, err := r.ContainsBatch(present)
+		must(err)
+		b.ResetTimer()
+		for i := 0; i < b.N; i += batch {
+			_, err := r.ContainsBatch(absent[i%count : i%count+batch])
+			must(err)
+		}
+	})
+	b.Run("seiflotfy-cuckoofilter", func(b *testing.B) {
+		f := cuckoofilter.NewFilter(count * 5 / 4)
+		for _, key := range present {
+			f.Insert(key)
+		}
+		lookups(b, f.Lookup)
+	})
+	b.Run("bits-and-blooms-bloom", func(b *testing.B) {
+		f := bloom.NewWithEstimates(count, 1e-3)
+		for _, key := range present {
+			f.Add(key)
+		}
+		lookups(b, f.Test)
+	})
+}
+
+// The cost of a call into C, of which a lookup of one key makes one.
+func BenchmarkCall(b *testing.B) {
+	for i := 0; i < b.N; i++ {
+		_ = gowk.Version()
+	}
+}

@@ -1,0 +1,3 @@
+module gowk
+
+go 1.19

@@ -1,0 +1,425 @@
+package gowk_test
+
+// Invariants checked:
+//
+//  1. Every call answers as the library does, on filters of all kinds and on stores; errors are those of Go.
+//  2. Goroutines share readers beside a writer; nothing is used after it was closed. (go test -race)
+//  3. Keys may lie anywhere in memory of Go.
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gowk"
+)
+
+var (
+	_ io.Closer = (*gowk.Writer)(nil)
+	_ io.Closer = (*gowk.Reader)(nil)
+	_ io.Closer = (*gowk.Store)(nil)
+	_ io.Closer = (*gowk.Update)(nil)
+	_ io.Closer = (*gowk.StoreReader)(nil)
+)
+
+func keys(from, to int) [][]byte {
+	var keys [][]byte
+	for i := from; i < to; i++ {
+		keys = append(keys, []byte(fmt.Sprintf("key-%d", i)))
+	}
+	return keys
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t testing.TB, err, target error) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Fatalf("%v is not %v", err, target)
+	}
+}
+
+// A value that must come with no error.
+func value[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
+func equal[T comparable](t testing.TB, found, expected T) {
+	t.Helper()
+	if found != expected {
+		t.Fatalf("%v, not %v", found, expected)
+	}
+}
+
+func count[T comparable](all []T, one T) (n int) {
+	for _, other := range all {
+		if other == one {
+			n++
+		}
+	}
+	return n
+}
+
+func seed(n uint64) *uint64 { return &n }
+
+func TestFiltersOfAllKinds(t *testing.T) {
+	for _, options := range []gowk.Options{
+		{Kind: gowk.Set},
+		{Kind: gowk.Counting, Threads: 2},
+		{ForgetAfter: time.Hour},
+		{SlotsPerBucket: 2, Refresh: false},
+	} {
+		options.Seed = seed(1)
+		options.Capacity = 30_000
+		t.Run(fmt.Sprintf("%v-%v", options.Kind, options.SlotsPerBucket), func(t *testing.T) { filter(t, &options) })
+	}
+}
+
+func filter(t *testing.T, options *gowk.Options) {
+	dir := t.TempDir()
+	path, copied := filepath.Join(dir, "f"), filepath.Join(dir, "copy")
+	counting, forgetting := options.Kind == gowk.Counting, options.ForgetAfter != 0
+	if options.SlotsPerBucket == 0 {
+		options.FalsePositiveRate = 1e-6
+	}
+	_, err := gowk.OpenReader(path, nil)
+	is(t, err, gowk.ErrNotFound)
+	is(t, err, fs.ErrNotExist)
+	var failure *gowk.Error
+	if !errors.As(err, &failure) || failure.Code != gowk.ErrNotFound || !strings.Contains(failure.Message, path) {
+		t.Fatal(err)
+	}
+	_, err = gowk.OpenExisting(path, options)
+	is(t, err, gowk.ErrNotFound)
+	w := value[*gowk.Writer](t)(gowk.Create(path, options))
+	equal(t, value[bool](t)(w.Insert([]byte("first"))), true)
+	equal(t, value[bool](t)(w.Insert(nil)), true)
+	equal(t, value[bool](t)(w.Insert([]byte{})), false)
+	must(t, w.Commit())
+	_, err = gowk.Create(path, options)
+	is(t, err, gowk.ErrExists)
+	is(t, err, fs.ErrExist)
+
+	all, others := keys(0, 20_000), keys(20_000, 40_000)
+	results := value[[]gowk.Result](t)(w.InsertBatch(all))
+	equal(t, count(results, gowk.New), len(all))
+	results = value[[]gowk.Result](t)(w.InsertBatch([][]byte{all[0], nil, []byte("new"), []byte("new")}))
+	equal(t, fmt.Sprint(results), "[0 0 1 0]")
+	equal(t, len(value[[]gowk.Result](t)(w.InsertBatch(nil))), 0)
+	equal(t, value[bool](t)(w.Contains(all[7])), true)
+	must(t, w.SetMetadata("position", []byte("line 7")))
+	must(t, w.SetMetadata("empty", nil))
+	must(t, w.SetMetadata("long", bytes.Repeat([]byte("x"), 5000)))
+	equal(t, string(value[[]byte](t)(w.Metadata("position"))), "line 7")
+	equal(t, len(value[[]byte](t)(w.Metadata("long"))), 5000)
+	must(t, w.Commit())
+
+	r := value[*gowk.Reader](t)(gowk.OpenReader(path, options))
+	equal(t, count(value[[]bool](t)(r.ContainsBatch(all)), true), len(all))
+	equal(t, count(value[[]bool](t)(r.ContainsBatch(others)), true), 0)
+	equal(t, len(value[[]bool](t)(r.ContainsBatch(nil))), 0)
+	equal(t, value[bool](t)(r.Contains(nil)), true)
+	equal(t, value[bool](t)(r.Contains([]byte("never"))), false)
+	copies := int64(1)
+	if counting {
+		copies = 2
+	}
+	equal(t, value[int64](t)(r.Count(all[0])), copies)
+	equal(t, value[int64](t)(w.Count(all[0])), copies)
+	equal(t, string(value[[]byte](t)(r.Metadata("position"))), "line 7")
+	equal(t, len(value[[]byte](t)(r.Metadata("empty"))), 0)
+	_, err = r.Metadata("none")
+	is(t, err, gowk.ErrNotFound)
+	info := value[gowk.Info](t)(r.Info())
+	if info.Capacity != 30_000 || info.Load <= 0 || info.Commit != 2 || info.FileLength == 0 || info.UUID == [16]byte{} {
+		t.Fatal(info)
+	}
+	if counting {
+		equal(t, info.Kind, gowk.Counting)
+		equal(t, value[bool](t)(w.Remove(all[0])), true)
+		equal(t, count(value[[]bool](t)(w.RemoveBatch(all[1:10])), true), 9)
+		equal(t, value[bool](t)(w.Remove(others[0])), false)
+	} else {
+		_, err = w.Remove(all[0])
+		is(t, err, gowk.ErrKind)
+		_, err = w.RemoveBatch(all)
+		is(t, err, gowk.ErrKind)
+	}
+	now := time.Now()
+	times := []time.Time{now, now.Add(-24 * time.Hour), now.Add(24 * time.Hour)}
+	results, err = w.InsertBatchAt(others[:3], times)
+	if forgetting {
+		must(t, err)
+		equal(t, fmt.Sprint(results), fmt.Sprint([]gowk.Result{gowk.New, gowk.Late, gowk.Early}))
+		equal(t, value[gowk.Result](t)(w.InsertAt(others[0], now)), gowk.Known)
+		equal(t, value[int64](t)(w.Sweep()), 0)
+		_, err = w.InsertBatchAt(others[:3], times[:2])
+		is(t, err, gowk.ErrInvalid)
+		equal(t, len(value[[]gowk.Result](t)(w.InsertBatchAt(nil, nil))), 0)
+	} else {
+		is(t, err, gowk.ErrKind)
+		_, err = w.Sweep()
+		is(t, err, gowk.ErrKind)
+	}
+	must(t, w.Rollback())
+	equal(t, value[bool](t)(w.Contains(others[0])), false)
+	equal(t, value[bool](t)(w.RemoveMetadata("empty")), true)
+	must(t, w.Commit())
+	must(t, w.Checkpoint())
+	must(t, r.Verify())
+
+	data := value[[]byte](t)(r.Bytes())
+	equal(t, uint64(len(data)), info.FileLength)
+	embedded := value[*gowk.Reader](t)(gowk.FromBytes(data, options))
+	equal(t, count(value[[]bool](t)(embedded.ContainsBatch(all)), true), len(all))
+	for _, wrong := range [][]byte{nil, []byte("a\n"), data[:len(data)-1]} {
+		if _, err = gowk.FromBytes(wrong, nil); err == nil {
+			t.Fatal("bytes that are no filter were read")
+		}
+	}
+	must(t, embedded.CopyTo(copied))
+	is(t, r.CopyTo(copied), gowk.ErrExists)
+	must(t, r.CopyOver(copied))
+	memory := value[*gowk.Reader](t)(gowk.OpenInMemory(copied, nil))
+	equal(t, count(value[[]bool](t)(memory.ContainsBatch(all)), true), len(all))
+	equal(t, value[bool](t)(memory.Refresh()), false)
+	must(t, w.Merge(memory))
+	is(t, w.Close(), gowk.ErrUncommitted)
+	must(t, w.Close())
+	for _, r := range []*gowk.Reader{r, embedded, memory} {
+		must(t, r.Close())
+		must(t, r.Close())
+		_, err = r.Contains(all[0])
+		is(t, err, gowk.ErrClosed)
+		is(t, err, fs.ErrClosed)
+		_, err = r.ContainsBatch(all)
+		is(t, err, os.ErrClosed)
+		_, err = r.Bytes()
+		is(t, err, os.ErrClosed)
+	}
+	_, err = w.Insert(all[0])
+	is(t, err, gowk.ErrClosed)
+	_, err = w.InsertBatch(all)
+	is(t, err, gowk.ErrClosed)
+	is(t, w.Commit(), gowk.ErrClosed)
+}
+
+func TestKeysWithoutRoomAreReported(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	w := value[*gowk.Writer](t)(gowk.Open(path, &gowk.Options{Capacity: 1000, NoGrowth: true}))
+	all := keys(0, 50_000)
+	results, err := w.InsertBatch(all)
+	is(t, err, gowk.ErrNoRoom)
+	refused := count(results, gowk.Refused)
+	if refused < 10_000 || !strings.Contains(err.Error(), "refused") {
+		t.Fatal(refused, err)
+	}
+	for i, result := range results {
+		if result != gowk.Refused && !value[bool](t)(w.Contains(all[i])) {
+			t.Fatal("a key that was not refused is not there")
+		}
+	}
+	must(t, w.Commit())
+	must(t, w.Close())
+}
+
+func TestOptionsAndPathsThatAreNotAllowed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	for _, options := range []gowk.Options{
+		{FalsePositiveRate: 2}, {SlotsPerBucket: 9}, {SlotsPerBucket: 4, FalsePositiveRate: 0.01}, {Threads: -1},
+	} {
+		_, err := gowk.Open(path, &options)
+		is(t, err, gowk.ErrInvalid)
+	}
+	_, err := gowk.Open("a\x00b", nil)
+	is(t, err, gowk.ErrInvalid)
+	_, err = gowk.CreateStore(path, 0, nil)
+	is(t, err, gowk.ErrInvalid)
+	if gowk.Version() == "" || gowk.ErrNoRoom.Error() != "no_room" || gowk.Counting.String() != "counting" {
+		t.Fatal(gowk.Version(), gowk.ErrNoRoom)
+	}
+}
+
+func TestOpenContextWaitsForOtherWriters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	first := value[*gowk.Writer](t)(gowk.Open(path, nil))
+	must(t, first.Commit())
+	_, err := gowk.Open(path, nil)
+	is(t, err, gowk.ErrLocked)
+	ctx, cancel := context.WithCancel(context.Background())
+	opened := make(chan error)
+	go func() {
+		_, err := gowk.OpenContext(ctx, path, nil)
+		opened <- err
+	}()
+	cancel()
+	err = <-opened
+	is(t, err, context.Canceled)
+	is(t, err, gowk.ErrLocked)
+	go func() {
+		w, err := gowk.OpenContext(context.Background(), path, nil)
+		if err == nil {
+			err = w.Close()
+		}
+		opened <- err
+	}()
+	must(t, first.Close())
+	must(t, <-opened)
+}
+
+// A key within a larger object that holds pointers, which C must not get.
+func TestKeysMayLieAnywhere(t *testing.T) {
+	type record struct {
+		id   [16]byte
+		name *string
+	}
+	w := value[*gowk.Writer](t)(gowk.Open(filepath.Join(t.TempDir(), "f"), nil))
+	defer w.Close()
+	name := "name"
+	for i := 0; i < 1000; i++ {
+		r := &record{name: &name}
+		r.id[3], r.id[4] = byte(i), byte(i>>8)
+		if _, err := w.Insert(r.id[:]); err != nil {
+			t.Fatal(err)
+		}
+		must(t, w.SetMetadata("last", r.id[:]))
+		equal(t, value[bool](t)(w.Contains(r.id[:])), true)
+		value[[]gowk.Result](t)(w.InsertBatch([][]byte{r.id[:], r.id[3:3]}))
+	}
+}
+
+func TestGoroutinesShareAReaderBesideAWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	w := value[*gowk.Writer](t)(gowk.Open(path, &gowk.Options{Seed: seed(1)}))
+	all := keys(0, 30_000)
+	value[[]gowk.Result](t)(w.InsertBatch(all[:1000]))
+	must(t, w.Commit())
+	r := value[*gowk.Reader](t)(gowk.OpenReader(path, nil))
+	var looking sync.WaitGroup
+	done := make(chan struct{})
+	for i := 0; i < 4; i++ {
+		looking.Add(1)
+		go func(random *rand.Rand) {
+			defer looking.Done()
+			for {
+				found, err := r.Contains(all[random.Intn(1000)])
+				if err == nil && !found {
+					t.Error("a committed key is missing")
+				}
+				batch, err2 := r.ContainsBatch(all[:random.Intn(1000)])
+				if err2 == nil && count(batch, true) != len(batch) {
+					t.Error("a committed key is missing from a batch")
+				}
+				if errors.Is(err, gowk.ErrClosed) || errors.Is(err2, gowk.ErrClosed) {
+					return
+				}
+				if err != nil || err2 != nil {
+					t.Error(err, err2)
+				}
+				select {
+				case <-done:
+					// From here on, until another goroutine closes the reader.
+					_, _ = r.Info()
+				default:
+				}
+			}
+		}(rand.New(rand.NewSource(int64(i))))
+	}
+	for i := 1000; i < len(all); i += 1000 {
+		value[[]gowk.Result](t)(w.InsertBatch(all[i : i+1000]))
+		must(t, w.Commit())
+	}
+	close(done)
+	must(t, r.Close())
+	looking.Wait()
+	must(t, w.Close())
+}
+
+func TestStores(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store")
+	_, err := gowk.OpenStore(path, nil)
+	is(t, err, fs.ErrNotExist)
+	options := &gowk.Options{Capacity: 30_000, FalsePositiveRate: 1e-6, Kind: gowk.Counting, Seed: seed(1)}
+	s := value[*gowk.Store](t)(gowk.CreateStore(path, 4, options))
+	_, err = gowk.CreateStore(path, 4, options)
+	is(t, err, fs.ErrExist)
+	all := keys(0, 20_000)
+	before := value[*gowk.StoreReader](t)(s.Read())
+	for i := 0; i < 3; i++ {
+		results := value[[]gowk.Result](t)(s.InsertBatch(all[:5000], "insert", gowk.Token{Application: "test", Number: 1}))
+		equal(t, count(results, gowk.New), 5000)
+	}
+	equal(t, count(value[[]gowk.Result](t)(s.InsertBatch(all[:100], "insert", gowk.Token{})), gowk.New), 0)
+	u := value[*gowk.Update](t)(s.Update(gowk.Token{Application: "test", Number: 2}))
+	equal(t, count(value[[]gowk.Result](t)(u.InsertBatch(all[5000:])), gowk.New), 15_000)
+	equal(t, count(value[[]bool](t)(u.RemoveBatch(all[:10])), true), 10)
+	version := value[uint64](t)(u.Commit("change"))
+	_, err = u.Commit("change")
+	is(t, err, gowk.ErrClosed)
+	given := value[*gowk.Update](t)(s.Update(gowk.Token{}))
+	value[[]gowk.Result](t)(given.InsertBatch(all[:10]))
+	must(t, given.Close())
+	equal(t, value[bool](t)(before.Contains(all[0])), false)
+	equal(t, value[bool](t)(before.Refresh()), true)
+	equal(t, value[uint64](t)(before.Version()), version)
+	equal(t, count(value[[]bool](t)(before.ContainsBatch(all)), true), len(all))
+	equal(t, value[int64](t)(before.Count(all[0])), 1)
+	equal(t, value[int64](t)(before.Count(all[50])), 2)
+	must(t, s.Close())
+	equal(t, value[bool](t)(before.Contains(all[0])), true)
+	must(t, before.Close())
+	_, err = before.Contains(all[0])
+	is(t, err, gowk.ErrClosed)
+	_, err = s.InsertBatch(all, "insert", gowk.Token{})
+	is(t, err, gowk.ErrClosed)
+}
+
+// Processes that commit at the same time: each key is new for exactly one of them.
+func TestStoresJudgeAgainWhatOthersHaveCommitted(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store")
+	options := &gowk.Options{Capacity: 30_000, FalsePositiveRate: 1e-6, Seed: seed(1)}
+	s := value[*gowk.Store](t)(gowk.CreateStore(path, 2, options))
+	defer s.Close()
+	var committing sync.WaitGroup
+	found := make([]int, 3)
+	for i := range found {
+		committing.Add(1)
+		go func(i int) {
+			defer committing.Done()
+			other, err := gowk.OpenStore(path, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer other.Close()
+			for part := 0; part < 10; part++ {
+				results, err := other.InsertBatch(keys(part*100, part*100+100), "insert", gowk.Token{})
+				if err != nil {
+					t.Error(err)
+				}
+				found[i] += count(results, gowk.New)
+			}
+		}(i)
+	}
+	committing.Wait()
+	equal(t, found[0]+found[1]+found[2], 1000)
+}
