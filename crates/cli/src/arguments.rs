@@ -85,14 +85,22 @@ pub(super) struct KeyArgs {
 
 #[derive(Args)]
 pub(super) struct ThreadArgs {
-    /// Threads that look up or insert keys, whenever some ten thousand or more come at a time
-    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
-    threads: NonZeroU64,
+    /// Threads that share the work of large batches; as many as there are processors, up to 8, by default. The results
+    /// are the same with any number
+    #[arg(long, value_name = "N", value_parser = quantity::positive)]
+    threads: Option<NonZeroU64>,
 }
+
+/// More processors share one memory, which is what batches wait for.
+const MOST_THREADS: usize = 8;
 
 impl ThreadArgs {
     pub(super) fn apply(&self, options: Options) -> Options {
-        options.threads(usize::try_from(self.threads.get()).unwrap_or(usize::MAX))
+        let processors = || std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST_THREADS));
+        options.threads(match self.threads {
+            Some(threads) => usize::try_from(threads.get()).unwrap_or(usize::MAX),
+            None => processors(),
+        })
     }
 }
 

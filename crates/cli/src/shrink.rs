@@ -1,15 +1,13 @@
 //! `gowk shrink`
 
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use clap::Args;
 use gowk::Options;
 
-use super::arguments::LockArgs;
+use super::arguments::{LockArgs, ThreadArgs};
 use super::bar;
 use super::failure::Failure;
-use super::quantity;
 
 /// Halve a filter that has doubled, without losing a key
 ///
@@ -23,9 +21,8 @@ pub(super) struct Shrink {
     /// Filter to halve
     file: PathBuf,
 
-    /// Threads that share the work
-    #[arg(long, value_name = "N", default_value = "1", value_parser = quantity::positive)]
-    threads: NonZeroU64,
+    #[command(flatten)]
+    threads: ThreadArgs,
 
     #[command(flatten)]
     lock: LockArgs,
@@ -33,8 +30,8 @@ pub(super) struct Shrink {
 
 impl Shrink {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let threads = usize::try_from(self.threads.get()).unwrap_or(usize::MAX);
-        let mut writer = self.lock.apply(Options::new()).threads(threads).open_existing(&self.file)?;
+        let options = self.threads.apply(self.lock.apply(Options::new()));
+        let mut writer = options.open_existing(&self.file)?;
         writer.shrink_with(&mut bar::of("shrinking"))?;
         writer.commit()?;
         Ok(writer.close()?)
