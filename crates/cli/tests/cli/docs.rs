@@ -125,6 +125,42 @@ fn the_commands_of_the_pages_run() {
     }
 }
 
+/// Each recipe gives what it promises.
+#[test]
+fn the_recipes_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let leaked =
+        ["000000005AD76BD555C1D6D771DE417A4B87E4B4:10", "5BAA61E4C9B93F3F0682250B6CF8331B7EE68FD8:9545824"];
+    write(folder, "pwned.txt", &leaked);
+    let event = |id: u32| format!("{{\"id\":\"e{id}\"}}");
+    write(folder, "events.jsonl", &[&event(1), &event(2), &event(1)]);
+    write(folder, "october.jsonl", &[&event(1), &event(2), &event(2)]);
+    write(folder, "november.jsonl", &[&event(2), &event(3), &event(3)]);
+    let batches = [["a", "b", "c"], ["b", "c", "d"]];
+    write(folder, "batch-1.txt", &batches[0]);
+    write(folder, "batch-2.txt", &batches[1]);
+    for (command, status, message) in run("docs/recipes.md", folder) {
+        assert_eq!(status, 0, "{command}: {message}");
+    }
+    let tool = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_gowk")).args(arguments).current_dir(folder).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let hash = "5BAA61E4C9B93F3F0682250B6CF8331B7EE68FD8";
+    assert_eq!(tool(&["check", "pwned.gowk", hash]), format!("{hash}\n"));
+    assert_eq!(tool(&["count", "digits.gowk", hash]), format!("7\t{hash}\n"));
+    let once = ["once.jsonl", "october-once.jsonl", "november-once.jsonl"];
+    assert_eq!(once.map(|name| lines_of(folder, name)), [2, 2, 1]);
+    // The crawlers together fetch each URL once, and the second try fetches what the first did.
+    let fetched = ["fetch-1.txt", "fetch-2.txt"].map(|name| fs::read_to_string(folder.join(name)).unwrap());
+    let mut all: Vec<&str> = fetched.iter().flat_map(|text| text.lines()).collect();
+    all.sort_unstable();
+    assert_eq!(all, ["a", "b", "c", "d"]);
+    assert_eq!(fs::read_to_string(folder.join("fetch-1-again.txt")).unwrap(), fetched[0]);
+}
+
 /// A key may have a newline. Answers for each line would go out of step then.
 #[test]
 fn the_coprocess_answers_each_key() {
