@@ -228,7 +228,9 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
             let mut counts = BTreeMap::new();
             for offset in half {
                 let byte = closed.0[offset as usize];
-                for bit in [0, 7] {
+                // The short test flips the lowest or the highest bit by turns.
+                let turn = [0, 7][(offset / 8 % 2) as usize];
+                for bit in [0, 7].into_iter().filter(|bit| thorough::is_asked_for() || *bit == turn) {
                     copy.put(&copy.path, offset, byte ^ 1 << bit);
                     check(&copy, offset, &keys);
                     *counts.entry(part(offset)).or_default() += 1;
@@ -250,7 +252,8 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
     }
     // Not by `println!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "flips: {all:?} in {:.1} s", start.elapsed().as_secs_f64());
-    assert_eq!(all.values().sum::<u64>(), 2 * chosen.len() as u64);
+    let flips_a_byte = if thorough::is_asked_for() { 2 } else { 1 };
+    assert_eq!(all.values().sum::<u64>(), flips_a_byte * chosen.len() as u64);
     assert_eq!(all.len(), 10, "a part of the file was left out");
 }
 

@@ -183,17 +183,17 @@ fn readers_beside_killed_writers_never_miss_a_committed_key() {
 }
 
 fn readers_beside_killed_writers(kind: Kind, kills: u64) {
-    const KEYS: u64 = 300_000;
     const EVERY: u64 = 5_000;
+    let all_keys = thorough::size("keys inserted beside readers", 100_000, 300_000);
     let dir = tempfile::tempdir().unwrap();
     let (filter, keys) = (dir.path().join("f.gowk"), dir.path().join("keys"));
-    write_keys(&keys, KEYS);
+    write_keys(&keys, all_keys);
     let mut random = Random::new();
     create(&filter, kind, 20_000);
     // Each run inserts all keys and is killed. A committed key stays committed.
     let (committed, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let lookups = std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..3)
+        let readers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
                     let reader = Reader::open(&filter).unwrap();
@@ -211,7 +211,7 @@ fn readers_beside_killed_writers(kind: Kind, kills: u64) {
             .collect();
         for _ in 0..kills {
             let child = start_insert(&filter, &keys, EVERY);
-            let commits = random.below(KEYS / EVERY);
+            let commits = random.below(all_keys / EVERY);
             let reported = kill_after(child, commits, Duration::from_micros(random.below(8000)));
             committed.fetch_max(reported, Ordering::Release);
         }
