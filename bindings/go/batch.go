@@ -15,6 +15,13 @@ type scratch struct {
 	size   uintptr
 }
 
+// A gowk_key, with its pointer as a number: storing a pointer would let the garbage collector look at what the memory held
+// before, which may be anything.
+type place struct{ data, length uintptr }
+
+// Does not compile unless both have one size.
+var _ = [1]byte{}[unsafe.Sizeof(place{})-unsafe.Sizeof(C.gowk_key{})]
+
 // Larger memory is not kept for the next batch.
 const mostKept = 64 << 20
 
@@ -47,19 +54,15 @@ func withKeys(keys [][]byte, call func(*C.gowk_key, C.size_t)) {
 		s.size = need + need/4
 		s.memory = C.malloc(C.size_t(s.size))
 	}
-	places := unsafe.Slice((*C.gowk_key)(s.memory), len(keys))
+	places := unsafe.Slice((*place)(s.memory), len(keys))
 	bytes := unsafe.Slice((*byte)(unsafe.Add(s.memory, array)), total)
+	from := uintptr(s.memory) + array
 	at := 0
 	for i, key := range keys {
-		places[i].length = C.size_t(len(key))
-		if len(key) == 0 {
-			places[i].data = nil
-			continue
-		}
-		places[i].data = unsafe.Pointer(&bytes[at])
+		places[i] = place{from + uintptr(at), uintptr(len(key))}
 		at += copy(bytes[at:], key)
 	}
-	call(&places[0], C.size_t(len(keys)))
+	call((*C.gowk_key)(s.memory), C.size_t(len(keys)))
 	if s.size > mostKept {
 		s.free()
 	}

@@ -129,14 +129,33 @@ func done(number C.int64_t, failure *C.gowk_error) (int64, error) {
 	return 0, &Error{Code(number), C.GoString(&failure.message[0])}
 }
 
-// A slice whose first byte may be pointed to, and the key's length: an empty key has no first byte.
+// Where a key lies, as a number. The caller keeps the key alive until C has returned.
 //
-// Calls write &key[0] themselves: cgo then checks the bytes alone, and not what lies around them in memory of Go.
-func pointed(key []byte) ([]byte, C.size_t) {
+// A pointer to bytes may be given to C, but cgo would check it in each call, which takes longer than a lookup. A number
+// is not checked. So that it stays right, the key must not lie on a stack, which may move: it escapes to the heap.
+func address(key []byte) C.uintptr_t {
+	if escaped.never {
+		escaped.key = key
+	}
 	if len(key) == 0 {
+		return 0
+	}
+	return C.uintptr_t(uintptr(unsafe.Pointer(&key[0])))
+}
+
+var escaped struct {
+	never bool
+	key   []byte
+}
+
+// A slice whose first byte may be pointed to, and its length: empty bytes have no first one.
+//
+// Calls write &bytes[0] themselves: cgo then checks these bytes alone, and not what lies around them in memory of Go.
+func pointed(bytes []byte) ([]byte, C.size_t) {
+	if len(bytes) == 0 {
 		return make([]byte, 1), 0
 	}
-	return key, C.size_t(len(key))
+	return bytes, C.size_t(len(bytes))
 }
 
 // Version is the version of libgowk that is linked.

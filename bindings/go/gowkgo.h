@@ -22,24 +22,25 @@ static inline gowkgo_outcome gowkgo_done(int64_t number, const gowk_error *error
 
 #define GOWKGO(call) gowk_error error; int64_t number = call; return gowkgo_done(number, &error)
 
-static inline gowkgo_outcome gowkgo_writer_insert(gowk_writer *w, const void *k, size_t n)
-{ GOWKGO(gowk_writer_insert(w, k, n, &error)); }
-static inline gowkgo_outcome gowkgo_writer_insert_at(gowk_writer *w, const void *k, size_t n, int64_t at)
-{ GOWKGO(gowk_writer_insert_at(w, k, n, at, &error)); }
-static inline gowkgo_outcome gowkgo_writer_remove(gowk_writer *w, const void *k, size_t n)
-{ GOWKGO(gowk_writer_remove(w, k, n, &error)); }
-static inline gowkgo_outcome gowkgo_writer_contains(gowk_writer *w, const void *k, size_t n)
-{ GOWKGO(gowk_writer_contains(w, k, n, &error)); }
-static inline gowkgo_outcome gowkgo_writer_count(gowk_writer *w, const void *k, size_t n)
-{ GOWKGO(gowk_writer_count(w, k, n, &error)); }
-static inline gowkgo_outcome gowkgo_reader_contains(gowk_reader *r, const void *k, size_t n)
-{ GOWKGO(gowk_reader_contains(r, k, n, &error)); }
-static inline gowkgo_outcome gowkgo_reader_count(gowk_reader *r, const void *k, size_t n)
-{ GOWKGO(gowk_reader_count(r, k, n, &error)); }
-static inline gowkgo_outcome gowkgo_store_reader_contains(gowk_store_reader *r, const void *k, size_t n)
-{ GOWKGO(gowk_store_reader_contains(r, k, n, &error)); }
-static inline gowkgo_outcome gowkgo_store_reader_count(gowk_store_reader *r, const void *k, size_t n)
-{ GOWKGO(gowk_store_reader_count(r, k, n, &error)); }
+/* A key comes as a number: see `address`. */
+static inline gowkgo_outcome gowkgo_writer_insert(gowk_writer *w, uintptr_t k, size_t n)
+{ GOWKGO(gowk_writer_insert(w, (const void *)k, n, &error)); }
+static inline gowkgo_outcome gowkgo_writer_insert_at(gowk_writer *w, uintptr_t k, size_t n, int64_t at)
+{ GOWKGO(gowk_writer_insert_at(w, (const void *)k, n, at, &error)); }
+static inline gowkgo_outcome gowkgo_writer_remove(gowk_writer *w, uintptr_t k, size_t n)
+{ GOWKGO(gowk_writer_remove(w, (const void *)k, n, &error)); }
+static inline gowkgo_outcome gowkgo_writer_contains(gowk_writer *w, uintptr_t k, size_t n)
+{ GOWKGO(gowk_writer_contains(w, (const void *)k, n, &error)); }
+static inline gowkgo_outcome gowkgo_writer_count(gowk_writer *w, uintptr_t k, size_t n)
+{ GOWKGO(gowk_writer_count(w, (const void *)k, n, &error)); }
+static inline gowkgo_outcome gowkgo_reader_contains(gowk_reader *r, uintptr_t k, size_t n)
+{ GOWKGO(gowk_reader_contains(r, (const void *)k, n, &error)); }
+static inline gowkgo_outcome gowkgo_reader_count(gowk_reader *r, uintptr_t k, size_t n)
+{ GOWKGO(gowk_reader_count(r, (const void *)k, n, &error)); }
+static inline gowkgo_outcome gowkgo_store_reader_contains(gowk_store_reader *r, uintptr_t k, size_t n)
+{ GOWKGO(gowk_store_reader_contains(r, (const void *)k, n, &error)); }
+static inline gowkgo_outcome gowkgo_store_reader_count(gowk_store_reader *r, uintptr_t k, size_t n)
+{ GOWKGO(gowk_store_reader_count(r, (const void *)k, n, &error)); }
 
 #undef GOWKGO
 

@@ -4,6 +4,7 @@ package gowk
 import "C"
 
 import (
+	"runtime"
 	"sync"
 	"unsafe"
 )
@@ -220,8 +221,8 @@ func (r *StoreReader) Contains(key []byte) (bool, error) {
 	if r.handle == nil {
 		return false, r.isClosed()
 	}
-	key, length := pointed(key)
-	n, err := outcome(C.gowkgo_store_reader_contains(r.handle, unsafe.Pointer(&key[0]), length))
+	n, err := outcome(C.gowkgo_store_reader_contains(r.handle, address(key), C.size_t(len(key))))
+	runtime.KeepAlive(key)
 	return n == 1, err
 }
 
@@ -232,8 +233,9 @@ func (r *StoreReader) Count(key []byte) (int64, error) {
 	if r.handle == nil {
 		return 0, r.isClosed()
 	}
-	key, length := pointed(key)
-	return outcome(C.gowkgo_store_reader_count(r.handle, unsafe.Pointer(&key[0]), length))
+	n, err := outcome(C.gowkgo_store_reader_count(r.handle, address(key), C.size_t(len(key))))
+	runtime.KeepAlive(key)
+	return n, err
 }
 
 // ContainsBatch looks up keys, and returns an answer for each.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 	"unsafe"
@@ -108,8 +109,8 @@ func (w *Writer) Insert(key []byte) (bool, error) {
 	if w.handle == nil {
 		return false, w.isClosed()
 	}
-	key, length := pointed(key)
-	n, err := outcome(C.gowkgo_writer_insert(w.handle, unsafe.Pointer(&key[0]), length))
+	n, err := outcome(C.gowkgo_writer_insert(w.handle, address(key), C.size_t(len(key))))
+	runtime.KeepAlive(key)
 	return n == int64(New), err
 }
 
@@ -120,8 +121,8 @@ func (w *Writer) InsertAt(key []byte, seen time.Time) (Result, error) {
 	if w.handle == nil {
 		return Known, w.isClosed()
 	}
-	key, length := pointed(key)
-	n, err := outcome(C.gowkgo_writer_insert_at(w.handle, unsafe.Pointer(&key[0]), length, C.int64_t(seen.UnixMilli())))
+	n, err := outcome(C.gowkgo_writer_insert_at(w.handle, address(key), C.size_t(len(key)), C.int64_t(seen.UnixMilli())))
+	runtime.KeepAlive(key)
 	return Result(n), err
 }
 
@@ -177,8 +178,8 @@ func (w *Writer) Remove(key []byte) (bool, error) {
 	if w.handle == nil {
 		return false, w.isClosed()
 	}
-	key, length := pointed(key)
-	n, err := outcome(C.gowkgo_writer_remove(w.handle, unsafe.Pointer(&key[0]), length))
+	n, err := outcome(C.gowkgo_writer_remove(w.handle, address(key), C.size_t(len(key))))
+	runtime.KeepAlive(key)
 	return n == 1, err
 }
 
@@ -198,8 +199,8 @@ func (w *Writer) Contains(key []byte) (bool, error) {
 	if w.handle == nil {
 		return false, w.isClosed()
 	}
-	key, length := pointed(key)
-	n, err := outcome(C.gowkgo_writer_contains(w.handle, unsafe.Pointer(&key[0]), length))
+	n, err := outcome(C.gowkgo_writer_contains(w.handle, address(key), C.size_t(len(key))))
+	runtime.KeepAlive(key)
 	return n == 1, err
 }
 
@@ -210,8 +211,9 @@ func (w *Writer) Count(key []byte) (int64, error) {
 	if w.handle == nil {
 		return 0, w.isClosed()
 	}
-	key, length := pointed(key)
-	return outcome(C.gowkgo_writer_count(w.handle, unsafe.Pointer(&key[0]), length))
+	n, err := outcome(C.gowkgo_writer_count(w.handle, address(key), C.size_t(len(key))))
+	runtime.KeepAlive(key)
+	return n, err
 }
 
 // Makes a call of the writer that is no matter of nanoseconds.
