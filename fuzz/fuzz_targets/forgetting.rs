@@ -190,7 +190,9 @@ impl Run {
     /// Whether the filter refuses a key of a time, as the clock would have leapt.
     fn leaps(&mut self, time: u64) -> bool {
         let is_empty = self.writer().info().expect("open").entries == 0;
-        !self.clock_is_right && !is_empty && self.epoch_of(time) > self.open.now + self.lives
+        let epochs = self.epoch_of(time).saturating_sub(self.open.now);
+        let is_long = epochs > self.lives && epochs * self.retention.forget_within > 365 * 86_400_000;
+        !self.clock_is_right && !is_empty && is_long
     }
 
     fn insert_at(&mut self, key: u32, time: u64) {

@@ -130,8 +130,8 @@ impl Writer {
     /// The filter's own time is that of the latest key, by its time or, in [`insert`](Self::insert), by the clock. It never
     /// goes back. A key older than that is stored for the time it has left.
     ///
-    /// Fails with [`Error::Clock`] if its time, or the clock in `insert`, would leap so far ahead that every key is
-    /// forgotten at once; and in `insert` if the clock is more than five minutes behind the filter's time.
+    /// Fails with [`Error::Clock`] if its time, or the clock in `insert`, would leap by more than a year, and so far that
+    /// every key is forgotten at once; and in `insert` if the clock is more than five minutes behind the filter's time.
     /// [`Options::clock_is_right`] allows both. Fails with [`Error::Kind`] on a filter of another kind.
     pub fn insert_at(&mut self, key: impl Key, time: SystemTime) -> Result<Seen> {
         let hash = self.hash(key)?;

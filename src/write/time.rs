@@ -12,6 +12,10 @@ use crate::options::Options;
 /// How far the time of a key may run ahead of the clock, and the clock behind the epoch, in milliseconds.
 const AHEAD: u64 = 5 * 60 * 1000;
 
+/// A clock that goes on by more, and by more than the time that keys are kept, is taken for a wrong one. A shorter leap is
+/// that of a filter which is rarely used. In milliseconds.
+const YEAR: u64 = 365 * 24 * 60 * 60 * 1000;
+
 /// Keys of a batch whose times are looked at before the first of them is inserted.
 const BLOCK: usize = 1 << 20;
 
@@ -122,7 +126,9 @@ pub(crate) trait InTime {
         if epoch <= time.epoch {
             return Ok(());
         }
-        let leaps = epoch - time.epoch > forgetting::most_epochs(time.expiry_bits);
+        let epochs = epoch - time.epoch;
+        let leaps = epochs > forgetting::most_epochs(time.expiry_bits)
+            && epochs.saturating_mul(time.forgetting.epoch) > YEAR;
         if leaps && !self.own_options().clock_is_right && !time.is_empty {
             return Err(self.wrong_clock(epoch * time.forgetting.epoch, &time));
         }
@@ -288,6 +294,39 @@ mod tests {
         clock.store(begin - 5 * MINUTE - 1, Ordering::Relaxed);
         assert!(matches!(writer.insert("c"), Err(Error::Clock { .. })));
         assert!(!writer.contains("c").unwrap());
+    }
+
+    #[test]
+    fn a_filter_that_was_idle_longer_than_its_window_takes_keys_and_a_leap_of_a_year_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut writer, clock) = forgetting(&dir.path().join("f"));
+        let first = clock.load(Ordering::Relaxed);
+        assert!(writer.insert("a").unwrap());
+        // Twelve windows later. Epochs are some days long, so that one of 365 days is not reached yet.
+        clock.store(first + 360 * DAY, Ordering::Relaxed);
+        assert!(writer.insert("a").unwrap() && !writer.insert("a").unwrap());
+        clock.store(first + 720 * DAY, Ordering::Relaxed);
+        assert_eq!(writer.sweep().unwrap(), 1);
+        assert!(writer.insert("a").unwrap());
+        clock.store(first + 1200 * DAY, Ordering::Relaxed);
+        assert!(matches!(writer.sweep(), Err(Error::Clock { .. })));
+        assert!(matches!(writer.insert("a"), Err(Error::Clock { .. })));
+        assert!(writer.contains("a").unwrap());
+    }
+
+    #[test]
+    fn a_leap_of_a_year_within_the_window_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(AtomicU64::new(20_003 * DAY));
+        let own = clock.clone();
+        let options = Options::new().capacity(1000).forget_after(Duration::from_millis(1000 * DAY));
+        let mut writer =
+            options.with_clock(move || at(own.load(Ordering::Relaxed))).create(dir.path().join("f")).unwrap();
+        assert!(writer.insert("a").unwrap());
+        clock.fetch_add(900 * DAY, Ordering::Relaxed);
+        assert!(!writer.insert("a").unwrap());
+        clock.fetch_add(2000 * DAY, Ordering::Relaxed);
+        assert!(matches!(writer.insert("a"), Err(Error::Clock { .. })));
     }
 
     #[test]

@@ -309,6 +309,29 @@ fn a_fold_keeps_a_key_that_matches_an_entry_which_expires_before() {
 }
 
 #[test]
+fn a_store_that_was_idle_longer_than_its_window_takes_keys_and_a_leap_of_a_year_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let day = Arc::new(AtomicU64::new(FIRST));
+    let options = options(false).clock_is_right(false).with_clock(by(&day));
+    let store = store(&dir, 2, &options);
+    let insert = || {
+        let mut update = store.update().unwrap();
+        let new = update.insert_batch(&keys(0..10));
+        new.map(|new| (new.mask(), commit(update).is_some()))
+    };
+    assert_eq!(insert().unwrap(), (vec![true; 10], true));
+    day.fetch_add(10 * AFTER, Ordering::Relaxed);
+    assert!(10 * AFTER < 360);
+    assert_eq!(insert().unwrap(), (vec![true; 10], true));
+    assert_eq!(insert().unwrap(), (vec![false; 10], false));
+    day.fetch_add(400, Ordering::Relaxed);
+    let error = insert().unwrap_err().to_string();
+    assert!(error.contains("more than a year after"), "{error}");
+    let error = store.compact(true, &quiet).unwrap_err().to_string();
+    assert!(error.contains("more than a year after"), "{error}");
+}
+
+#[test]
 fn a_retry_is_judged_by_the_time_of_the_first_attempt() {
     let dir = tempfile::tempdir().unwrap();
     let day = Arc::new(AtomicU64::new(FIRST));
@@ -361,11 +384,11 @@ fn a_clock_that_leaps_or_goes_back_is_refused() {
     let mut update = store.update().unwrap();
     update.insert_batch(&keys(0..1)).unwrap().complete().unwrap();
     // Nothing was published yet, but its key could be forgotten.
-    day.store(FIRST + 2 * AFTER, Ordering::Relaxed);
+    day.store(FIRST + 400, Ordering::Relaxed);
     let leapt = update.insert_batch(&keys(1..2)).map(drop);
     assert!(matches!(leapt, Err(Error::Filter(FilterError::Clock { .. }))));
     commit(update);
-    for wrong in [FIRST + 2 * AFTER, FIRST - 3] {
+    for wrong in [FIRST + 400, FIRST - 3] {
         day.store(wrong, Ordering::Relaxed);
         let refused = |outcome| matches!(outcome, Err(Error::Filter(FilterError::Clock { .. })));
         assert!(refused(insert(1)), "day {wrong}");

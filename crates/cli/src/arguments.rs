@@ -119,8 +119,8 @@ impl ReadArgs {
 
 #[derive(Args)]
 pub(super) struct ClockArgs {
-    /// Believe the clock of this computer, even if a forgetting filter would forget all keys at once, or has come to a
-    /// later time already
+    /// Believe the clock of this computer, even if a forgetting filter would leap over more than a year and forget all
+    /// keys, or has come to a later time already
     #[arg(long)]
     clock_is_right: bool,
 }

@@ -256,12 +256,13 @@ pub(super) fn with_remedy(error: &Error) -> String {
             path.display()
         ),
         Error::Clock { clock, filter, path } => format!(
-            "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say --clock-is-right",
+            "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say --clock-is-right{}",
             path.display(),
             quantity::time_of(*clock),
-            if clock < filter { "before" } else { "long after" },
+            if clock < filter { "before" } else { "more than a year after" },
             quantity::time_of(*filter),
-            if clock < filter { "which never goes back" } else { "and all keys would be forgotten" }
+            if clock < filter { "which never goes back" } else { "and all keys would be forgotten" },
+            if clock < filter { "; if the filter's time is wrong, create it anew" } else { "" }
         ),
         Error::Damaged { path, region, page } => format!(
             "{}: page {page} (region {region}) is damaged; run `gowk verify`, then restore a copy or `gowk repair`",

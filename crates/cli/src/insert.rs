@@ -44,7 +44,7 @@ impl Insert {
         let file = &self.file;
         let filter =
             |options: Options| Ok(self.clock.apply(self.threads.apply(options)).open_existing(file)?);
-        let of_store = |options| Ok(self.threads.apply(options));
+        let of_store = |options| Ok(self.clock.apply(self.threads.apply(options)));
         let verb = Verb { insert: Some(&self.insert), ..Verb::new(file, "insert", Deed::Insert) };
         self.intake.run(&verb, &filter, &of_store)
     }
