@@ -7,7 +7,9 @@ mod kind;
 
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::cuckoo::{KeyRules, Kind};
 
@@ -17,7 +19,9 @@ pub use kind::ErrorKind;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed. Unless a variant says otherwise, nothing was changed and the call may be repeated.
-#[derive(Debug, thiserror::Error)]
+///
+/// A clone is cheap, so that one failed commit can be reported to all who waited for it.
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
@@ -28,7 +32,7 @@ pub enum Error {
         /// The operation, as a verb phrase: `open`.
         op: &'static str,
         /// The system's reason.
-        source: io::Error,
+        source: IoError,
     },
 
     /// The file to open for reading does not exist.
@@ -310,9 +314,10 @@ pub enum Error {
     /// to a later time already. Nothing has changed.
     #[error(
         "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say that it is right with \
-         `Options::clock_is_right`", path.display(), utc(*clock),
-        if clock < filter { "before" } else { "long after" }, utc(*filter),
-        if clock < filter { "which never goes back" } else { "and all keys would be forgotten" }
+         `Options::clock_is_right`{}", path.display(), utc(*clock),
+        if clock < filter { "before" } else { "more than a year after" }, utc(*filter),
+        if clock < filter { "which never goes back" } else { "and all keys would be forgotten" },
+        if clock < filter { "; if the filter's time is wrong, create it anew" } else { "" }
     )]
     Clock {
         /// The filter file.
@@ -754,6 +759,42 @@ fn utc(millis: u64) -> String {
     format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", days + 1)
 }
 
+/// An [`io::Error`] that can be cloned, so that all who waited for a call get its error.
+#[derive(Clone, Debug)]
+pub struct IoError(Arc<io::Error>);
+
+impl From<io::Error> for IoError {
+    fn from(error: io::Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl Deref for IoError {
+    type Target = io::Error;
+
+    fn deref(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for IoError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path, op: &'static str, source: impl Into<IoError>) -> Self {
+        Self::Io { path: path.to_owned(), op, source: source.into() }
+    }
+}
+
 /// Adds the path and the operation to an I/O error.
 pub(crate) trait IoContext<T> {
     fn at(self, path: &Path, op: &'static str) -> Result<T>;
@@ -761,13 +802,36 @@ pub(crate) trait IoContext<T> {
 
 impl<T> IoContext<T> for io::Result<T> {
     fn at(self, path: &Path, op: &'static str) -> Result<T> {
-        self.map_err(|source| Error::Io { path: path.to_owned(), op, source })
+        self.map_err(|source| Error::io(path, op, source))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use std::io;
+    use std::path::Path;
+
+    use super::{Error, utc};
+
+    /// One failed commit, reported to all who waited for it; the system's error is in the chain of each clone.
+    #[test]
+    fn errors_are_cloned_with_their_sources_and_go_into_boxes() {
+        fn passed_on<L: crate::Lookup>(
+            outcome: Result<bool, L::Error>,
+        ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+            Ok(outcome?)
+        }
+        let source = Error::io(Path::new("f"), "sync", io::Error::from_raw_os_error(5));
+        let error = Error::Unknown { path: "f".into(), commit: 7, source: Box::new(source) };
+        let waiters = [error.clone(), error.clone(), error];
+        for error in waiters {
+            let chain = std::iter::successors(std::error::Error::source(&error), |error| error.source());
+            let last = chain.last().and_then(|error| error.downcast_ref::<io::Error>()).unwrap();
+            assert_eq!(last.raw_os_error(), Some(5));
+            let boxed = passed_on::<crate::Reader>(Err(error)).unwrap_err();
+            assert!(boxed.downcast_ref::<Error>().is_some());
+        }
+    }
 
     #[test]
     fn times_are_told_as_dates() {

@@ -134,7 +134,8 @@ pub use cuckoo::{
     Case, Expiry, HashKind, Key, KeyHash, KeyRules, Kind, Newest, Retention, Seed, SlotsPerBucket,
 };
 pub use error::{
-    Difference, Error, ErrorKind, Expected, GrowthRefusal, JournalDefect, Result, ShrinkRefusal, Unsealed,
+    Difference, Error, ErrorKind, Expected, GrowthRefusal, IoError, JournalDefect, Result, ShrinkRefusal,
+    Unsealed,
 };
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};

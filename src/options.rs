@@ -59,6 +59,7 @@ pub enum OnDamage {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "options do nothing until a method such as `open` or `create` uses them"]
 pub struct Options {
     capacity: Option<u64>,
     /// Regions at creation; `None` if they follow from the capacity.

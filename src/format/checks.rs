@@ -68,7 +68,7 @@ impl RawSuperblocks {
             (_, Some(b)) => (1, b, a.as_ref()),
             (None, None) => {
                 return Err(match unreadable {
-                    Some(source) => Error::Io { path: path.to_owned(), op: "read", source },
+                    Some(source) => Error::io(path, "read", source),
                     None => self.neither(path),
                 });
             }

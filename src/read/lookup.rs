@@ -12,7 +12,7 @@ use crate::read::Reader;
 /// [`Info::expected_false_positive_rate`](crate::Info::expected_false_positive_rate) gives.
 pub trait Lookup {
     /// Why a call failed: [`crate::Error`], or [`crate::store::Error`].
-    type Error;
+    type Error: std::error::Error + Send + Sync + 'static;
 
     /// Whether the key is present.
     ///

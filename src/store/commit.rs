@@ -15,6 +15,7 @@
 //! Crash cases: until the link, nothing is there but a draft. From the link on, the version is whole. If the name was not
 //! synced, a power cut takes the whole version or leaves it.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::io;
 use std::time::SystemTime;
@@ -39,7 +40,7 @@ const OPEN_RUNS: usize = 256;
 pub struct Token {
     /// The name of the application that commits, of at most 1,024 bytes. Its tokens come one after the other.
     pub application: String,
-    /// Higher than the number of the application's last token.
+    /// Higher than the number of the application's last token, or equal to it in a retry. A lower one is refused.
     pub number: u64,
     /// What the application keeps with its last token, possibly empty: at most 2^20 bytes.
     pub state: String,
@@ -49,11 +50,6 @@ impl Token {
     /// The token of this application and number, without a state.
     pub fn new(application: impl Into<String>, number: u64) -> Self {
         Self { application: application.into(), number, state: String::new() }
-    }
-
-    /// The last token of its application in a version, if that is this one or a later one.
-    pub(super) fn done_in(&self, version: &Version) -> Option<Done> {
-        version.tokens.get(&self.application).filter(|done| done.number >= self.number).cloned()
     }
 }
 
@@ -75,7 +71,7 @@ pub struct Change {
 pub enum Committed {
     /// It made this version.
     New(Version),
-    /// A commit with its token, or with a later one of the same application, was made before. Nothing was changed.
+    /// A commit with its token was made before. Nothing was changed.
     Already(Done),
     /// There was nothing to change.
     Unchanged,
@@ -88,14 +84,14 @@ impl Store {
     /// judged, a key of a run or anything in a rewritten shard, it fails with [`Error::Conflict`]. Several runs become one
     /// first.
     ///
-    /// Fails with [`Error::Expired`] if a vacuum has given up the base, and with [`Error::Invalid`] if readers would refuse
-    /// the version. After [`Error::Unknown`] the version may be there; after any other error it is not.
+    /// Fails with [`Error::TokenBelow`] if the application has committed a later token, with [`Error::Expired`] if a vacuum
+    /// has given up the base, and with [`Error::Invalid`] if readers would refuse the version. After [`Error::Unknown`] the version may be there; after any other error it is not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
         let joined;
         let change = if change.runs().count() > 1 {
             let newest = self.newest()?;
-            if let Some(done) = change.already(&newest) {
+            if let Some(done) = self.already(change, &newest)? {
                 return Ok(Committed::Already(done));
             }
             joined = self.with_one_run(change).map_err(|error| self.given_up(change.base, error))?;
@@ -111,7 +107,7 @@ impl Store {
                 Some(version) => self.in_doubt(version, error),
                 None => error,
             })?;
-            if let Some(done) = change.already(&newest) {
+            if let Some(done) = self.already(change, &newest)? {
                 return Ok(Committed::Already(done));
             }
             passed = None;
@@ -137,6 +133,26 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The commit with this token, if the version has it. Fails with [`Error::TokenBelow`] if it has a later one of the
+    /// application: a batch whose keys are dropped must not look like one that was stored.
+    pub(super) fn done_in(&self, token: &Token, version: &Version) -> Result<Option<Done>> {
+        let Some(done) = version.tokens.get(&token.application) else { return Ok(None) };
+        match done.number.cmp(&token.number) {
+            Ordering::Less => Ok(None),
+            Ordering::Equal => Ok(Some(done.clone())),
+            Ordering::Greater => Err(Error::TokenBelow {
+                path: self.root.clone(),
+                application: token.application.clone(),
+                number: token.number,
+                last: done.number,
+            }),
+        }
+    }
+
+    fn already(&self, change: &Change, newest: &Version) -> Result<Option<Done>> {
+        change.token.as_ref().map_or(Ok(None), |token| self.done_in(token, newest))
     }
 
     /// The change with one run in place of its several.
@@ -307,11 +323,11 @@ impl Store {
             Error::Overtaken { .. } | Error::Unknown { .. } => return error,
             Error::Filter(error) => error,
             // Of another version, which cannot be read.
-            error => FilterError::Io {
-                path: error.path().unwrap_or(&self.root).to_owned(),
-                op: "look for the newest version",
-                source: io::Error::other(error.to_string()),
-            },
+            error => FilterError::io(
+                error.path().unwrap_or(&self.root),
+                "look for the newest version",
+                io::Error::other(error.to_string()),
+            ),
         };
         Error::Unknown { path: self.root.clone(), version, source: Box::new(source) }
     }
@@ -333,11 +349,6 @@ impl Store {
 impl Change {
     pub(super) fn runs(&self) -> impl Iterator<Item = &Sealed> {
         self.sealed.iter().filter(|sealed| sealed.shard.is_none())
-    }
-
-    /// The token of this one's application in `newest`, if it is this one or a later one.
-    pub(super) fn already(&self, newest: &Version) -> Option<Done> {
-        self.token.as_ref()?.done_in(newest)
     }
 
     /// The version that has these changes on top of `newest`.

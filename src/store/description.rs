@@ -140,7 +140,7 @@ impl Description {
     }
 
     pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
-        text::decode::<Raw>(path, bytes)?.check(path)
+        text::decode::<Raw>(path, bytes, 4 * text::TOKENS_OF_TABLE)?.check(path)
     }
 
     /// The options for creating the first file of a shard.
@@ -420,7 +420,7 @@ mod tests {
         let description = Description::design(path(), 4, &options).unwrap();
         let encoded = description.encode(path()).unwrap();
         let with_rate = |rate| {
-            let raw = text::decode::<Raw>(path(), encoded.as_bytes()).unwrap();
+            let raw = text::decode::<Raw>(path(), encoded.as_bytes(), 320).unwrap();
             Raw { rate: Some(rate), ..raw }.check(path())
         };
         with_rate(0.25).unwrap();

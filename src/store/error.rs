@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::ErrorKind;
+use crate::{ErrorKind, IoError};
 
 /// The result of every call on a store that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call on a store failed. Unless a variant says otherwise, the store is as it was.
-#[derive(Debug, thiserror::Error)]
+/// Why a call on a store failed. Unless a variant says otherwise, the store is as it was. A clone is cheap.
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A filter of the store, or the operating system, refused.
@@ -59,7 +59,7 @@ pub enum Error {
         /// The name that was to be linked.
         path: PathBuf,
         /// The system's reason.
-        source: std::io::Error,
+        source: IoError,
     },
 
     /// The path is in an object store, and this build of the library knows folders alone.
@@ -177,6 +177,23 @@ pub enum Error {
         base: u64,
         /// The version that won, or the newest one.
         version: u64,
+    },
+
+    /// A token is below the last one that its application has committed.
+    #[error(
+        "{}: nothing was committed: the last token of `{application}` is {last}, above {number}, and tokens of an application \
+         ascend; a retry of {number} comes too late; for new keys take a number above {last}, or another application name",
+        path.display()
+    )]
+    TokenBelow {
+        /// The store.
+        path: PathBuf,
+        /// The application.
+        application: String,
+        /// The number of the token.
+        number: u64,
+        /// The number of the application's last token.
+        last: u64,
     },
 
     /// A vacuum has given up all updates that are based on versions as old as this.
@@ -372,9 +389,11 @@ impl Error {
             | Self::DamagedRun { .. }
             | Self::WrongFile { .. } => ErrorKind::Damaged,
             Self::Conflict { .. } | Self::Expired { .. } => ErrorKind::Conflict,
-            Self::Address { .. } | Self::Misfit { .. } | Self::Invalid { .. } | Self::Pending { .. } => {
-                ErrorKind::Invalid
-            }
+            Self::Address { .. }
+            | Self::Misfit { .. }
+            | Self::Invalid { .. }
+            | Self::Pending { .. }
+            | Self::TokenBelow { .. } => ErrorKind::Invalid,
             Self::Unfinished { .. } => ErrorKind::Foreign,
             Self::NoObjectStores { .. } | Self::Unsafe { .. } => ErrorKind::Unsupported,
             Self::NoLinks { .. } => ErrorKind::Io,
@@ -402,6 +421,7 @@ impl Error {
             | Self::NoSuchVersion { path, .. }
             | Self::Conflict { path, .. }
             | Self::Expired { path, .. }
+            | Self::TokenBelow { path, .. }
             | Self::MissingFile { path, .. }
             | Self::Vacuumed { path, .. }
             | Self::WrongFile { path, .. }
@@ -419,13 +439,12 @@ impl Error {
 
     /// Why a link failed. File systems without hard links have several ways to say so; EPERM is the one of POSIX. EACCES
     /// is about rights.
-    pub(super) fn of_link(path: &Path, source: std::io::Error) -> Self {
-        let path = path.to_owned();
+    pub(super) fn of_link(path: &Path, source: IoError) -> Self {
         let errno = source.raw_os_error().map(Errno::from_raw_os_error);
         let refused = matches!(errno, Some(Errno::PERM | Errno::MLINK | Errno::XDEV));
         if refused || source.kind() == std::io::ErrorKind::Unsupported {
-            return Self::NoLinks { path, source };
+            return Self::NoLinks { path: path.to_owned(), source };
         }
-        crate::Error::Io { path, op: "link", source }.into()
+        crate::Error::io(path, "link", source).into()
     }
 }

@@ -192,6 +192,8 @@ fn interrupted(shared: fn() -> Shared, around: fn(Arc<Memory>) -> Arc<dyn Storag
                 Ok(Some(Committed::New(_) | Committed::Already(_))) if done < 2 => {
                     return Err(how("a commit is lost".to_owned()));
                 }
+                // Another process has committed a later token of the application.
+                Err(Error::TokenBelow { last, .. }) if *last == done => {}
                 Err(Error::Conflict { .. } | Error::Expired { .. }) | Ok(_) => {}
                 Err(_) => return Err(how("an error".to_owned())),
             }

@@ -1,4 +1,4 @@
-//! Moving an update to a newer version: keys that others have changed meanwhile are judged again, and no others
+//! Committing an update, and moving it to a newer version: only keys that others have changed since are judged again
 //! (`format-spec/STORE.md`, section 7.3).
 //!
 //! Invariants:
@@ -17,7 +17,7 @@ use super::run::RecordKey;
 use super::seal::Telling;
 use super::taken::Held;
 use super::update::Update;
-use super::version::{Done, Version};
+use super::version::Version;
 use crate::{KeyHash, Kind};
 
 /// The keys of an update whose answer changed when the update moved to a newer version: the update had called them new,
@@ -54,52 +54,90 @@ impl Update {
     /// commit fails with [`Error::Conflict`]. This fails with it if another commit has removed the last copy of a key
     /// that was known, and with [`Error::Expired`] if a vacuum has given up the base.
     pub fn rebase(&mut self) -> Result<Rejudged> {
-        self.judge_again(None).map(|(rejudged, _)| rejudged)
+        let mut rejudged = Rejudged::default();
+        self.judge_again(None, &mut rejudged)?;
+        Ok(rejudged)
+    }
+
+    /// Seals what was changed, and publishes a version with it, as [`Store::commit`](super::Store::commit) does. Publishes
+    /// nothing if no key came or went and there is no token. Seals nothing if a commit with the token was made before.
+    ///
+    /// If others have changed some of the same keys since the base, this fails with [`Error::Conflict`];
+    /// [`commit_rebased`](Self::commit_rebased) judges these keys again instead.
+    pub fn commit(self, operation: &str, token: Option<Token>) -> Result<Committed> {
+        self.commit_with(operation, token, &|_, _| {})
+    }
+
+    /// Like [`commit`](Self::commit); `progress` gets the number of files sealed, and of all files to seal.
+    pub fn commit_with(
+        self,
+        operation: &str,
+        token: Option<Token>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<Committed> {
+        self.committed(operation, token, false, progress).map(|(committed, _)| committed)
     }
 
     /// Like [`commit`](Self::commit), but does not fail if others have brought some of the same keys: it
     /// [rebases](Self::rebase) the update until the commit is made. Returns the keys that are not new after all; do not
-    /// tell users before which keys are. `progress` is told the files sealed, and all there are to seal.
+    /// tell users before which keys are. `progress` gets the number of files sealed, and of all files to seal.
     ///
     /// After [`Committed::Already`], the answers are those of the commit that was made only if [`Rejudged::base`] is its
     /// base. Otherwise judge all keys again by the version [before](super::Store::before) the token.
     pub fn commit_rebased(
-        mut self,
+        self,
         operation: &str,
         token: Option<Token>,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(Committed, Rejudged)> {
-        let (mut all, mut has_met_others) = (Rejudged::default(), false);
+        self.committed(operation, token, true, progress)
+    }
+
+    /// Each round judges by the newest version, if the update `rebases`, and seals and commits the records. Rounds after the
+    /// first seal no files of shards: another commit has just changed a shard, and is in conflict with such a file.
+    fn committed(
+        mut self,
+        operation: &str,
+        token: Option<Token>,
+        rebases: bool,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<(Committed, Rejudged)> {
+        let rebases = rebases && self.has_inserts_alone();
+        let mut all = Rejudged { base: self.base().number, ..Rejudged::default() };
+        let (mut copies, mut is_first) = (Vec::new(), true);
         loop {
-            let (more, done) = self.judge_again(token.as_ref())?;
-            all.known.extend(more.known);
-            all.base = more.base;
-            if let Some(done) = done {
+            let newest =
+                if rebases { self.judge_again(token.as_ref(), &mut all)? } else { self.store.newest()? };
+            if let Some(done) = token.as_ref().map_or(Ok(None), |token| self.store.done_in(token, &newest))? {
                 return Ok((Committed::Already(done), all));
             }
-            if !self.has_inserts_alone() {
-                return Ok((self.commit_with(operation, token, progress)?, all));
-            }
-            if self.touched() == 0 && token.is_none() {
+            // Others may have brought all of its keys.
+            if self.touched() == 0 && copies.is_empty() && token.is_none() {
                 self.store.left_open.keep(&self.base);
                 return Ok((Committed::Unchanged, all));
             }
-            let mut change = self.change(operation, token.clone(), self.base())?;
-            let many = if has_met_others { Vec::new() } else { self.with_many(self.base()) };
+            let mut change = self.change(operation, token.clone(), &newest)?;
+            let many = if is_first { self.with_many(&newest) } else { Vec::new() };
             let telling = Telling::new(self.files_to_seal(&many), progress);
-            change.sealed = self.seal_records(&many, &telling)?;
+            if is_first {
+                copies = self.seal_copies(&telling)?;
+            }
+            let records = self.seal_records(&many, &telling)?;
+            change.sealed = copies.iter().chain(&records).cloned().collect();
             match self.store.commit(&change) {
-                // Others have committed since the update was rebased. They may do so again.
-                Err(Error::Conflict { .. }) => {
-                    self.store.discard(&change.sealed);
-                    has_met_others = true;
+                Err(Error::Conflict { .. }) if rebases || !many.is_empty() => self.store.discard(&records),
+                Err(error) => {
+                    if let Error::Conflict { .. } = error {
+                        self.store.discard(&change.sealed);
+                    }
+                    return Err(error);
                 }
-                outcome => {
-                    let committed = outcome?;
+                Ok(committed) => {
                     self.store.left_open.keep(&self.base);
                     return Ok((committed, all));
                 }
             }
+            is_first = false;
         }
     }
 
@@ -112,28 +150,34 @@ impl Update {
         })
     }
 
-    /// Moves to the newest version, unless that has the token.
-    fn judge_again(&mut self, token: Option<&Token>) -> Result<(Rejudged, Option<Done>)> {
+    /// Moves to the newest version, and gives it; stays if the update is not one of inserts alone, or if that version has
+    /// the token. Adds the keys that are not new any more to `all`.
+    fn judge_again(&mut self, token: Option<&Token>, all: &mut Rejudged) -> Result<Version> {
         loop {
             let (newest, base) = (self.store.newest()?, self.base().number);
-            let done = token.and_then(|token| token.done_in(&newest));
-            if done.is_some() || newest.number <= base || !self.has_inserts_alone() {
-                return Ok((Rejudged { base, ..Rejudged::default() }, done));
+            all.base = base;
+            let is_done = token.is_some_and(|token| newest.has_reached(token));
+            if is_done || newest.number <= base || !self.has_inserts_alone() {
+                return Ok(newest);
             }
             if newest.fence > base {
                 let (path, fence) = (self.store.path().to_owned(), newest.fence);
                 return Err(Error::Expired { path, base, fence });
             }
-            let number = newest.number;
-            match self.move_to(newest) {
+            match self.move_to(newest.clone()) {
                 // A vacuum has removed a file of that version, or of the base. The next round tells which.
-                Err(Error::Vacuumed { .. }) if self.store.newest()?.number > number => {}
-                outcome => return Ok((outcome?, None)),
+                Err(Error::Vacuumed { .. }) if self.store.newest()?.number > newest.number => {}
+                outcome => {
+                    all.known.extend(outcome?);
+                    all.base = newest.number;
+                    return Ok(newest);
+                }
             }
         }
     }
 
-    fn move_to(&mut self, newest: Version) -> Result<Rejudged> {
+    /// Moves to this version. Gives the keys that are not new any more.
+    fn move_to(&mut self, newest: Version) -> Result<Vec<RecordKey>> {
         let now = self.base.moved_to(newest).at(self.base.now);
         let (base, version) = (self.base().number, now.version().number);
         let again = Again { before: &self.base, now: &now };
@@ -149,7 +193,7 @@ impl Update {
             let keys = changed.iter().map(|(_, all)| gone(all)).sum();
             return Err(Error::Conflict { path, shard, keys, base, version });
         }
-        let mut rejudged = Rejudged { base: version, ..Rejudged::default() };
+        let mut known = Vec::new();
         let own = &self.store.description;
         // A copy came all the same, and so did a later time.
         let stays = own.kind == Kind::Counting || own.retention.is_some_and(|retention| retention.refresh);
@@ -158,9 +202,9 @@ impl Update {
             if let (false, Some(Held::Records(taken))) = (stays, held) {
                 all.iter().for_each(|(key, _)| taken.forget(*key));
             }
-            rejudged.known.extend(all.into_iter().map(|(key, _)| key));
+            known.extend(all.into_iter().map(|(key, _)| key));
         }
         self.base = now;
-        Ok(rejudged)
+        Ok(known)
     }
 }

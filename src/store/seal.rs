@@ -1,11 +1,11 @@
-//! Sealing an update and committing it: its working copies as files of their shards, and its records as one run, or as
+//! Sealing an update: its working copies as files of their shards, and its records as one run, or as
 //! files of the shards that get many (`format-spec/STORE.md`, section 8).
 //!
 //! Crash cases: until the commit, files that no version names. A vacuum removes them.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::commit::{Change, Committed, Token};
+use super::commit::{Change, Token};
 use super::error::{Error, Result};
 use super::partition::{divided, to_seal};
 use super::sealed::Sealed;
@@ -60,7 +60,7 @@ impl Update {
     }
 
     /// Seals the working copies, and keeps none of them.
-    fn seal_copies(&mut self, telling: &Telling<'_>) -> Result<Vec<Sealed>> {
+    pub(super) fn seal_copies(&mut self, telling: &Telling<'_>) -> Result<Vec<Sealed>> {
         let Self { store, base, shards, .. } = self;
         let kind = store.description.kind;
         let copies = (0..).zip(shards).filter_map(|(shard, held)| match held {
@@ -156,58 +156,11 @@ impl Update {
         })
     }
 
-    /// Seals what was changed, and publishes a version with it, as [`Store::commit`](super::Store::commit) does. Publishes
-    /// nothing if no key came or went and there is no token. Seals nothing if a commit with the token was made before.
-    ///
-    /// If others have changed some of the same keys since the base, this fails with [`Error::Conflict`];
-    /// [`commit_rebased`](Self::commit_rebased) judges these keys again instead.
-    pub fn commit(self, operation: &str, token: Option<Token>) -> Result<Committed> {
-        self.commit_with(operation, token, &|_, _| {})
-    }
-
-    /// Like [`commit`](Self::commit); `progress` is told the files sealed, and all there are to seal.
-    pub fn commit_with(
-        mut self,
-        operation: &str,
-        token: Option<Token>,
-        progress: &(dyn Fn(u64, u64) + Sync),
-    ) -> Result<Committed> {
-        if self.touched() == 0 && token.is_none() {
-            self.store.left_open.keep(&self.base);
-            return Ok(Committed::Unchanged);
-        }
-        let (store, newest) = (self.store.clone(), self.store.newest()?);
-        let mut change = self.change(operation, token, &newest)?;
-        if let Some(done) = change.already(&newest) {
-            return Ok(Committed::Already(done));
-        }
-        let mut many = self.with_many(&newest);
-        let telling = Telling::new(self.files_to_seal(&many), progress);
-        let copies = self.seal_copies(&telling)?;
-        loop {
-            let records = self.seal_records(&many, &telling)?;
-            change.sealed = copies.iter().chain(&records).cloned().collect();
-            match store.commit(&change) {
-                // Records may not be in conflict where a file is.
-                Err(Error::Conflict { .. }) if !many.is_empty() => store.discard(&records),
-                outcome => {
-                    match outcome {
-                        Ok(_) => store.left_open.keep(&self.base),
-                        Err(Error::Conflict { .. }) => store.discard(&change.sealed),
-                        Err(_) => {}
-                    }
-                    return outcome;
-                }
-            }
-            many.clear();
-        }
-    }
-
     /// The change, without files yet. Fails if its token or operation cannot be published on `newest`.
     pub(super) fn change(&self, operation: &str, token: Option<Token>, newest: &Version) -> Result<Change> {
         let base = self.base().number;
         let change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };
-        if base <= newest.number && change.already(newest).is_none() {
+        if base <= newest.number {
             self.store.text_of(&change.on(newest, newest.id))?;
         }
         Ok(change)

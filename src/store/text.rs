@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use toml_parser::Source;
 
 use super::error::{Error, Result};
 
@@ -13,6 +14,9 @@ pub(super) const FORMAT: u64 = 1;
 
 /// The most bytes that `store.toml` and version files may have.
 pub(super) const LONGEST: u64 = 1 << 28;
+/// Tokens of TOML, with whitespace and newlines, that a table of a version has at most: it has nine fields of seven tokens.
+/// A parser takes some 50 bytes of memory for each token, whatever it is.
+pub(super) const TOKENS_OF_TABLE: usize = 80;
 /// The part of the last line before the checksum.
 const SEAL: &str = "# crc32 = ";
 /// The bytes of the last line: [`SEAL`], eight hexadecimal digits, and a newline.
@@ -42,9 +46,9 @@ pub(super) fn encode(path: &Path, value: &impl Serialize) -> Result<String> {
     Ok(text)
 }
 
-/// The value that a text holds. Fails with [`Error::Damaged`] if its checksum is wrong, and with [`Error::Format`] if
+/// The value that a text of so many tokens at most holds. Fails with [`Error::Damaged`] if its checksum is wrong, and with [`Error::Format`] if
 /// it has another format.
-pub(super) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
+pub(super) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8], most: usize) -> Result<T> {
     let damaged = || Error::Damaged { path: path.to_owned() };
     let at = bytes.len().checked_sub(SEAL_LENGTH).ok_or_else(damaged)?;
     let (body, seal) = bytes.split_at_checked(at).ok_or_else(damaged)?;
@@ -56,6 +60,9 @@ pub(super) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T
     let (first, rest) = body.split_once('\n').unwrap_or((body, ""));
     let format = first.strip_prefix("format = ").and_then(|number| number.parse::<u64>().ok());
     match format {
+        Some(FORMAT) if Source::new(rest).lex().nth(most).is_some() => {
+            Err(problem(path, &format!("has more than {most} tokens")))
+        }
         Some(FORMAT) => toml::from_str(rest).map_err(|error| problem(path, error.message())),
         Some(found) => Err(Error::Format { path: path.to_owned(), found, supported: FORMAT }),
         None => Err(problem(path, "its first line does not give the format")),
@@ -72,13 +79,15 @@ mod tests {
 
     use super::*;
 
+    const MOST: usize = 100;
+
     fn text() -> String {
         encode(Path::new("x"), &BTreeMap::from([("a", "one\n\"two\"\u{7f}"), ("b", "")])).unwrap()
     }
 
     #[test]
     fn what_was_written_is_read() {
-        let read: BTreeMap<String, String> = decode(Path::new("x"), text().as_bytes()).unwrap();
+        let read: BTreeMap<String, String> = decode(Path::new("x"), text().as_bytes(), MOST).unwrap();
         assert_eq!(read["a"], "one\n\"two\"\u{7f}");
         assert_eq!(read.len(), 2);
     }
@@ -87,7 +96,7 @@ mod tests {
     fn a_text_that_was_cut_or_changed_anywhere_is_damaged() {
         let text = text().into_bytes();
         let is_damaged = |bytes: &[u8]| {
-            let outcome = decode::<BTreeMap<String, String>>(Path::new("x"), bytes);
+            let outcome = decode::<BTreeMap<String, String>>(Path::new("x"), bytes, MOST);
             assert!(matches!(outcome, Err(Error::Damaged { .. })), "{:?}", String::from_utf8_lossy(bytes));
         };
         (0..text.len()).for_each(|length| is_damaged(&text[..length]));
@@ -98,11 +107,29 @@ mod tests {
         }
     }
 
+    /// A parser takes 50 bytes for each newline.
+    #[test]
+    fn a_text_of_many_tokens_is_refused_before_it_is_parsed() {
+        let with = |rest: &str| {
+            let body = format!("format = {FORMAT}\na = \"one\"\n{rest}");
+            format!("{body}{SEAL}{:08x}\n", crc32fast::hash(body.as_bytes()))
+        };
+        let read = |text: &str| decode::<BTreeMap<String, String>>(Path::new("x"), text.as_bytes(), MOST);
+        let long = format!("b = \"{}\"\n", "[\\n,".repeat(1 << 20));
+        assert_eq!(read(&with(&long)).unwrap().len(), 2);
+        for many in ["\n", "#\n", "[1,1]"] {
+            let outcome = read(&with(&many.repeat(1 << 20)));
+            assert!(
+                matches!(&outcome, Err(Error::Text { problem, .. }) if problem == "has more than 100 tokens")
+            );
+        }
+    }
+
     #[test]
     fn another_format_is_named() {
         let body = "format = 7\nwhatever it says\n";
         let text = format!("{body}{SEAL}{:08x}\n", crc32fast::hash(body.as_bytes()));
-        let outcome = decode::<BTreeMap<String, String>>(Path::new("x"), text.as_bytes());
+        let outcome = decode::<BTreeMap<String, String>>(Path::new("x"), text.as_bytes(), MOST);
         assert!(matches!(outcome, Err(Error::Format { found: 7, supported: 1, .. })), "{outcome:?}");
     }
 

@@ -4,7 +4,7 @@
 //! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Store;
 use super::error::{Error, Result};
@@ -39,6 +39,7 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 ///
 /// Records find room in every shard. A store that must not grow may hold an eighth more keys than its filters take, or
 /// 16384 a shard, before keys are refused.
+#[must_use = "an update changes the store only when it is committed"]
 pub struct Update {
     pub(super) store: Store,
     pub(super) base: StoreReader,
@@ -99,6 +100,11 @@ impl Update {
     pub fn rewriting(mut self) -> Self {
         self.rewrites = true;
         self
+    }
+
+    /// The folder that [`scratch`](Self::scratch) gave.
+    pub fn scratch_folder(&self) -> Option<&Path> {
+        self.scratch.as_deref()
     }
 
     /// The version that the update is based on.

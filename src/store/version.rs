@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use super::commit::Token;
 use super::files::Name;
 
 mod text;
@@ -120,6 +121,11 @@ impl Version {
     /// Whether a version of a lower number stays while this is the newest.
     pub(super) fn keeps(&self, number: u64) -> bool {
         number >= self.first || self.bases().any(|base| base == number)
+    }
+
+    /// Whether the last token of this one's application is this one or a later one.
+    pub(super) fn has_reached(&self, token: &Token) -> bool {
+        self.tokens.get(&token.application).is_some_and(|done| done.number >= token.number)
     }
 
     /// Entries in the files of all shards, and records in all runs: the most that the version can have. A record that was

@@ -48,7 +48,7 @@ const CHUNK: usize = 1 << 20;
 /// ```
 pub trait Batches {
     /// Why a call failed: [`crate::Error`], or [`crate::store::Error`].
-    type Error;
+    type Error: std::error::Error + Send + Sync + 'static;
 
     /// The hash of a key, for this filter or store.
     fn hash<K: Key>(&self, key: K) -> Result<KeyHash, Self::Error>;

@@ -15,6 +15,7 @@
 //! - `rebased`: updates that judge keys again which others have brought meanwhile.
 //! - `readers`: readers, copies and updates while versions come and go.
 //! - `runs`: stores whose commits write runs.
+//! - `tokens`: commits that happen at most once.
 
 #[path = "../thorough/mod.rs"]
 mod thorough;
@@ -35,6 +36,7 @@ mod readers;
 mod rebased;
 mod record;
 mod runs;
+mod tokens;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

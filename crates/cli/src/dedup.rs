@@ -34,8 +34,8 @@ use super::window::Window;
 ///
 /// Into a store, keys are printed at the end: by then it is known which of them other processes have brought meanwhile,
 /// and those are not printed. With --token, they are printed after the commit, and by each later run of the same
-/// command, so that of many processes exactly one prints a key. Without one they are printed before it; if the commit
-/// fails then, what was printed is void.
+/// command, so that of many processes exactly one prints a key. Without one they are printed before it. If another
+/// process commits some of them in between, both print these, and a note says how many they are.
 ///
 /// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that
 /// next month's run, which looks into this month's filter, prints nothing that came this month. The others must be
@@ -122,7 +122,7 @@ impl Dedup {
         let of_store = |options| {
             shape.check_for_store(file)?;
             shape.note_ignored_by_store(self.capacity, file)?;
-            Ok(shape.of_kind(self.threads.apply(options)))
+            Ok(shape.of_kind(self.clock.apply(self.threads.apply(options))))
         };
         let verb = Verb {
             prints: true,

@@ -183,8 +183,21 @@ impl IntakeArgs {
         let stop = Stop::listen(feed.waker())?;
         let loss = Loss::new(is_told && verb.prints, &destination)?;
         let (json, tally) = (self.json, Tally::default());
-        let mut intake =
-            Intake { verb, json, is_told, output, refusals, aside, pace, read, bytes, stop, loss, tally };
+        let mut intake = Intake {
+            verb,
+            json,
+            is_told,
+            output,
+            refusals,
+            aside,
+            pace,
+            read,
+            bytes,
+            stop,
+            loss,
+            tally,
+            printed_elsewhere: 0,
+        };
         let clock = self.clock(destination.is_store());
         let mut pump = Pump::new(destination, verb.deed, clock, AHEAD).rebasing(verb.prints);
         let ended = pump.run(&mut intake, &mut feed).and_then(|ended| {
@@ -300,6 +313,8 @@ struct Intake<'a> {
     loss: Loss,
     /// The keys taken; those removed count as new.
     tally: Tally,
+    /// Printed keys that another process has printed too.
+    printed_elsewhere: u64,
 }
 
 impl Work for Intake<'_> {
@@ -368,6 +383,10 @@ impl Work for Intake<'_> {
     fn known(&mut self, keys: u64) {
         self.tally.new = self.tally.new.saturating_sub(keys);
     }
+
+    fn written_elsewhere(&mut self, keys: u64) {
+        self.printed_elsewhere = keys;
+    }
 }
 
 impl Intake<'_> {
@@ -390,6 +409,12 @@ impl Intake<'_> {
         if is_done {
             output::note(format_args!(
                 "{file}: a commit with this token was made before; nothing was changed"
+            ));
+        }
+        if self.printed_elsewhere > 0 {
+            let keys = quantity::grouped(self.printed_elsewhere);
+            output::note(format_args!(
+                "{file}: {keys} of the printed keys were printed by another process too; --token prints each key once"
             ));
         }
         self.loss.end(pump.destination(), self.tally.new);

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use fs2::FileExt;
@@ -13,7 +13,7 @@ use fs2::FileExt;
 use super::cursor;
 use super::error::Error;
 use super::job::Job;
-use gowk::store::{Committed, Rejudged, Requests, Store, Token, Update, Version};
+use gowk::store::{Committed, Error as StoreError, Rejudged, Requests, Store, Token, Update, Version};
 use gowk::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
 /// The filter, or the update of a store, that keys are inserted into or removed from.
@@ -34,6 +34,8 @@ struct InStore {
     /// Whether the token is a job's: no other process may have committed that token.
     is_job: bool,
     sealing: Box<dyn Fn(u64, u64) + Sync>,
+    /// The folder for working copies.
+    scratch: Option<PathBuf>,
 }
 
 /// The cursors of jobs that a store remembers, as the metadata of a filter.
@@ -95,8 +97,17 @@ impl From<Writer> for Destination {
 impl Destination {
     /// An update of a store, which [`commit`](Self::commit) commits as `operation`, with a token if one is given.
     pub fn store(store: Store, update: Update, operation: &'static str, token: Option<Token>) -> Self {
-        let (update, sealing) = (Some(update), Box::new(|_, _| ()));
-        Self(To::Store(Box::new(InStore { store, update, operation, token, is_job: false, sealing })))
+        let (scratch, sealing) = (update.scratch_folder().map(Path::to_owned), Box::new(|_, _| ()));
+        let update = Some(update);
+        Self(To::Store(Box::new(InStore {
+            store,
+            update,
+            operation,
+            token,
+            is_job: false,
+            sealing,
+            scratch,
+        })))
     }
 
     /// Makes each commit to a store call `told` with the number of shards sealed, and of all shards to seal.
@@ -250,6 +261,22 @@ impl Destination {
         }
     }
 
+    /// Whether it is a store, and a set.
+    pub(super) fn is_set(&self) -> bool {
+        matches!(&self.0, To::Store(to) if to.store.description().kind == Kind::Set)
+    }
+
+    /// Begins the update of a store again, on its newest version and without any key.
+    pub(super) fn begin_again(&mut self) -> Result<(), Error> {
+        let To::Store(to) = &mut self.0 else { return Ok(()) };
+        let update = to.store.update()?;
+        to.update = Some(match &to.scratch {
+            Some(folder) => update.scratch(folder),
+            None => update,
+        });
+        Ok(())
+    }
+
     /// Whether the next commit has a token, with which the caller can ask again for what was new.
     pub(super) const fn has_token(&self) -> bool {
         match &self.0 {
@@ -344,8 +371,10 @@ impl InStore {
         let gone = self.gone();
         let update = self.update.take().ok_or(gone)?;
         let base = update.base().number;
-        let committed = update.commit_with(self.operation, token, &self.sealing)?;
-        self.after(committed, base)
+        match update.commit_with(self.operation, token, &self.sealing) {
+            Err(StoreError::TokenBelow { .. }) if self.is_job => Err(self.overtaken()),
+            committed => self.after(committed?, base),
+        }
     }
 
     fn commit_rebased(&mut self) -> Result<(Option<u64>, Rejudged), Error> {

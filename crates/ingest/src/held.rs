@@ -4,7 +4,7 @@
 //! the process.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use super::error::{Error, OutputProblem};
 use gowk::KeyHash;
@@ -42,17 +42,18 @@ impl Held {
         parts.iter().try_for_each(|part| file.write_all(part)).map_err(failed("write to a file in"))
     }
 
-    /// Gives all records to `take`, each with the hash of its key.
-    pub(super) fn drain<E: From<Error>>(
+    /// Gives all records to `take`, each with the hash of its key. They stay.
+    pub(super) fn each<E: From<Error>>(
         &mut self,
         mut take: impl FnMut(Option<KeyHash>, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Self { memory, file } = std::mem::take(self);
-        read(&mut &*memory, &mut take)?;
-        let Some(file) = file else { return Ok(()) };
-        let mut file = file.into_inner().map_err(|error| failed("write to a file in")(error.into_error()))?;
+        read(&mut &*self.memory, &mut take)?;
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.flush().map_err(failed("write to a file in"))?;
         file.rewind().map_err(failed("read a file in"))?;
-        read(&mut BufReader::new(file), &mut take)
+        read(&mut BufReader::new(file.get_ref()), &mut take)?;
+        file.seek(SeekFrom::End(0)).map_err(failed("read a file in"))?;
+        Ok(())
     }
 }
 
@@ -88,18 +89,19 @@ mod tests {
             _ => vec![at as u8; at as usize],
         };
         let hash = |at: u128| (!at.is_multiple_of(3)).then(|| KeyHash::new(at << 64 | at));
-        for _ in 0..2 {
-            (0..100).for_each(|at| held.push(hash(at), &record(at)).unwrap());
+        for last in [100, 110] {
+            (last - 100..last)
+                .skip(if last > 100 { 90 } else { 0 })
+                .for_each(|at| held.push(hash(at), &record(at)).unwrap());
             assert!(held.file.is_some() && !held.memory.is_empty());
             let mut next = 0;
-            held.drain(|found, bytes| {
+            held.each(|found, bytes| {
                 assert_eq!((found, bytes), (hash(next), &*record(next)), "{next}");
                 next += 1;
                 Ok::<_, Error>(())
             })
             .unwrap();
-            assert_eq!(next, 100);
+            assert_eq!(next, last);
         }
-        held.drain(|_, _| -> Result<(), Error> { panic!("a record came back twice") }).unwrap();
     }
 }

@@ -11,8 +11,8 @@
 //! 4. After a failed commit the pump tries no other one: it would most likely fail too.
 //! 5. If it [rebases](Pump::rebasing), each key of a store is written and counted as new by one committed run at most.
 //!    Records are held back until the store has judged their keys. With a token they are written after the commit: the
-//!    same run with the same token writes them again, in place of 1. Without one they are written before it, and a
-//!    commit that then is in conflict fails, so that what was written is void.
+//!    same run with the same token writes them again, in place of 1. Without one they are written before it, and keys that
+//!    others commit after that are [reported](Work::written_elsewhere), as both have written them.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -23,9 +23,8 @@ use super::lines::{Found, Skip};
 use super::rules::Rules;
 use super::summary::Tally;
 use crate::keys::{Batch, CommitClock, Feed, Next};
-use gowk::Batches;
-use gowk::Seen;
 use gowk::store::{Error as StoreError, Rejudged};
+use gowk::{Batches, ErrorKind, KeyHash, Seen};
 
 /// Consecutive records of an input, and their keys.
 #[derive(Debug)]
@@ -185,7 +184,14 @@ pub trait Work {
     /// Takes note that so many keys that were [taken](Self::took) as new are not: other processes have committed them
     /// meanwhile. Called only if the pump [rebases](Pump::rebasing).
     fn known(&mut self, _: u64) {}
+
+    /// Takes note that so many keys whose records were written as new were committed by other processes just before this
+    /// commit. They are not new; called beside [`known`](Self::known).
+    fn written_elsewhere(&mut self, _: u64) {}
 }
+
+/// Held keys that are inserted at a time.
+const HELD_BLOCK: usize = 1 << 20;
 
 /// What became of some items.
 struct Applied {
@@ -450,12 +456,7 @@ impl Pump {
         work.sync(&mut self.destination)?;
         let has_new = self.clock.uncommitted() > 0;
         self.commit_failed = true;
-        let committed = if self.rebases && !writes_first {
-            self.destination.commit_rebased()
-        } else {
-            self.destination.commit().map(|number| (number, Rejudged::default()))
-        };
-        match committed {
+        match self.commit_destination(writes_first) {
             Err(
                 Error::Filter(gowk::Error::Unknown { commit, source, .. })
                 | Error::Store(StoreError::Unknown { version: commit, source, .. }),
@@ -470,14 +471,19 @@ impl Pump {
                 Err(Error::from(error).into())
             }
             Err(error) => Err(error.into()),
-            Ok((number, rejudged)) => {
+            Ok((number, rejudged, again)) => {
                 self.commit_failed = false;
                 self.clock.commit(begun.elapsed());
                 if let Some(number) = number.filter(|_| has_new) {
                     work.committed(number, self.clock.committed(), true);
                 }
-                if self.held.is_none() {
-                    work.known(rejudged.known());
+                if self.held.is_none() || writes_first {
+                    let keys = rejudged.known() + again;
+                    work.known(keys);
+                    if writes_first && keys > 0 {
+                        work.written_elsewhere(keys);
+                    }
+                    self.held = self.held.take().map(|_| Held::default());
                     return Ok(());
                 }
                 self.write_held(work, &rejudged)?;
@@ -486,12 +492,53 @@ impl Pump {
         }
     }
 
+    /// Commits. Also gives the keys that others have brought, and how many more there are of these if the update had to be
+    /// made again. That is done only for what was `written`: without a commit, it would be void.
+    fn commit_destination(&mut self, written: bool) -> Result<(Option<u64>, Rejudged, u64), Error> {
+        if !self.rebases {
+            return Ok((self.destination.commit()?, Rejudged::default(), 0));
+        }
+        let mut known = 0;
+        loop {
+            match self.destination.commit_rebased() {
+                Err(Error::Store(error))
+                    if written && error.kind() == ErrorKind::Conflict && self.destination.is_set() =>
+                {
+                    known += self.insert_held()?;
+                }
+                outcome => return outcome.map(|(number, rejudged)| (number, rejudged, known)),
+            }
+        }
+    }
+
+    /// Begins the update of a store again, and inserts the keys whose records are held. Returns how many are not new any
+    /// more.
+    fn insert_held(&mut self) -> Result<u64, Error> {
+        let Self { destination, held: Some(held), .. } = self else { return Ok(0) };
+        destination.begin_again()?;
+        let (mut known, mut block) = (0, Vec::new());
+        let mut insert = |keys: &mut Vec<KeyHash>| {
+            let (all, mut new) = (keys.len() as u64, 0);
+            // What has no room now had none before, or was refused for others' keys: it stays printed, as any such key.
+            let refused = destination.insert_each(keys, |_| new += 1)?;
+            known += all.saturating_sub(new + refused.len() as u64);
+            keys.clear();
+            Ok::<_, Error>(())
+        };
+        held.each(|hash, _| {
+            block.extend(hash);
+            if block.len() == HELD_BLOCK { insert(&mut block) } else { Ok(()) }
+        })?;
+        insert(&mut block)?;
+        Ok(known)
+    }
+
     /// Writes the records that were held back and are not known by now. Call it instead of [`commit`](Self::commit) if
     /// a commit with this token was made before.
     pub fn write_held<W: Work>(&mut self, work: &mut W, known: &Rejudged) -> Result<(), W::Error> {
         let Some(held) = &mut self.held else { return Ok(()) };
         let mut not_new = 0;
-        held.drain(|hash, record| {
+        held.each(|hash, record| {
             if hash.is_some_and(|hash| known.has(hash)) {
                 not_new += 1;
                 return Ok(());
@@ -500,5 +547,108 @@ impl Pump {
         })?;
         work.known(not_new);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gowk::store::{Store, Vacuum};
+    use gowk::{Lookup as _, Options};
+
+    /// Another process commits just before this one does, each time that this one has written its records.
+    struct Raced<'a> {
+        store: &'a Store,
+        others: Vec<Vec<u32>>,
+        vacuums: bool,
+        written: Vec<Vec<u8>>,
+        elsewhere: u64,
+        new: u64,
+    }
+
+    impl Work for Raced<'_> {
+        type Place = ();
+        type Error = Error;
+
+        fn idle(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn until(&self) -> Option<Instant> {
+            None
+        }
+
+        fn read(&mut self, _: &[Piece<()>]) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn is_stopped(&mut self, _: &Destination, _: u64) -> bool {
+            false
+        }
+
+        fn write(&mut self, item: Item<'_>) -> Result<(), Error> {
+            self.written.push(item.record.to_vec());
+            Ok(())
+        }
+
+        fn refuse(&mut self, _: Item<'_>, _: &[Piece<()>], _: usize, _: &gowk::Error) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn took(&mut self, _: &[Piece<()>], tally: Tally) -> Result<(), Error> {
+            self.new += tally.new;
+            Ok(())
+        }
+
+        fn sync(&mut self, _: &mut Destination) -> Result<(), Error> {
+            for keys in self.others.drain(..) {
+                let mut update = self.store.update()?;
+                update
+                    .insert_batch(&keys.iter().map(|key| key.to_string()).collect::<Vec<_>>())?
+                    .complete()?;
+                update.commit("insert", None)?;
+            }
+            if self.vacuums {
+                self.store.vacuum(&Vacuum::default().grace(std::time::Duration::ZERO))?;
+            }
+            Ok(())
+        }
+
+        fn committed(&mut self, _: u64, _: u64, _: bool) {}
+
+        fn known(&mut self, keys: u64) {
+            self.new -= keys;
+        }
+
+        fn written_elsewhere(&mut self, keys: u64) {
+            self.elsewhere += keys;
+        }
+    }
+
+    /// The keys from 0 on, of which others bring some after they were written: few, which become records, and so many that
+    /// their shards are rewritten.
+    #[test]
+    fn a_commit_without_a_token_goes_on_if_others_have_brought_keys_that_were_written() {
+        for (keys, vacuums) in [(1000, false), (50_000, false), (50_000, true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = Options::new().capacity(1000).seed(3).false_positive_rate(1e-6);
+            let store = Store::create(dir.path().join("s"), 2, &options).unwrap();
+            let to = Destination::store(store.clone(), store.update().unwrap(), "dedup", None);
+            let clock = CommitClock::new(None, None);
+            let mut pump = Pump::new(to, Deed::Insert, clock, 1).rebasing(true);
+            let others = vec![(0..100).collect(), (keys - 10..keys + 10).collect()];
+            let (written, elsewhere, new) = (Vec::new(), 0, 0);
+            let mut work = Raced { store: &store, others, vacuums, written, elsewhere, new };
+            let mut batch = Batch::default();
+            (0..keys).for_each(|key| batch.push(key.to_string().as_bytes()));
+            pump.take(&mut work, &[Piece::new(batch, ())]).unwrap();
+            pump.commit(&mut work).unwrap();
+            assert_eq!(work.written.len(), keys as usize);
+            assert_eq!((work.elsewhere, work.new), (110, u64::from(keys) - 110), "{keys} keys");
+            let reader = store.read().unwrap();
+            assert!((0..keys + 10).all(|key| reader.contains(key.to_string()).unwrap()));
+            let brought: u64 = reader.version().entries();
+            assert!(brought >= u64::from(keys) + 10, "{brought}");
+        }
     }
 }

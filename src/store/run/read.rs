@@ -33,7 +33,7 @@ impl Run {
     pub(in super::super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
         let file = File::open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => FilterError::NotFound { path: path.to_owned() },
-            _ => FilterError::Io { path: path.to_owned(), op: "open", source: error },
+            _ => FilterError::io(path, "open", error),
         })?;
         let length = file.metadata().at(path, "look at")?.len();
         let wrong_length = |expected: String| Error::WrongFile {

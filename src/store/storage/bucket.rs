@@ -134,10 +134,9 @@ impl Bucket {
 
     fn key(&self, name: &str) -> FilterResult<Key> {
         let key = if self.prefix.is_empty() { name.to_owned() } else { format!("{}/{name}", self.prefix) };
-        Key::parse(key.trim_end_matches('/')).map_err(|error| FilterError::Io {
-            path: self.path(name),
-            op: "name",
-            source: io::Error::new(io::ErrorKind::InvalidInput, error.to_string()),
+        Key::parse(key.trim_end_matches('/')).map_err(|error| {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, error.to_string());
+            FilterError::io(&self.path(name), "name", source)
         })
     }
 
@@ -209,9 +208,7 @@ impl Bucket {
         });
         match fetched.and_then(|fetched| fetched) {
             Err(Refusal::Absent) => Err(FilterError::NotFound { path: self.path(name) }),
-            Err(Refusal::Local(source)) => {
-                Err(FilterError::Io { path: into.to_owned(), op: "write", source })
-            }
+            Err(Refusal::Local(source)) => Err(FilterError::io(into, "write", source)),
             outcome => outcome.map(|()| whole).map_err(|refusal| refusal.at(&self.path(name), "read")),
         }
     }
@@ -262,9 +259,7 @@ impl Bucket {
             sent
         });
         match sent.and_then(|sent| sent) {
-            Err(Refusal::Local(source)) => {
-                Err(FilterError::Io { path: local.to_owned(), op: "read", source })
-            }
+            Err(Refusal::Local(source)) => Err(FilterError::io(local, "read", source)),
             outcome => outcome.map_err(|refusal| refusal.at(&self.path(name), "write")),
         }
     }

@@ -150,7 +150,7 @@ impl Storage for Folder {
                 Put::Taken
             }
             Err(source) => {
-                let error = crate::Error::Io { path, op: "link", source };
+                let error = crate::Error::io(&path, "link", source);
                 // Without its draft, a link that a network still carries cannot succeed.
                 if is_removed(&removed) { Put::Failed(error) } else { Put::Unknown(error) }
             }

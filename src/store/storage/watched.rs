@@ -49,7 +49,7 @@ fn role(name: &str) -> &str {
 }
 
 fn failure(name: &str) -> FilterError {
-    FilterError::Io { path: name.into(), op: "reach", source: io::Error::other("by a test") }
+    FilterError::io(name.as_ref(), "reach", io::Error::other("by a test"))
 }
 
 impl Watched {

@@ -76,6 +76,38 @@ fn what_was_encoded_is_read_back() {
     ));
 }
 
+/// The version after the highest number would have a name that nobody lists.
+#[test]
+fn a_version_that_could_not_be_continued_is_refused_by_readers_commits_and_vacuums() {
+    use crate::store::{Store, Vacuum};
+
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::create(dir.path().join("s"), 2, &Options::new().capacity(1000)).unwrap();
+    let plant = |number: u64| {
+        let version = Version { number, id: [5; 16], ..Version::first([0; 16], 0) };
+        let path = store.path().join(crate::store::files::version(number));
+        std::fs::write(&path, version.encode(&path, store.description().uuid).unwrap()).unwrap();
+        path
+    };
+    let commit = || {
+        let mut update = store.update()?;
+        crate::Batches::insert_batch(&mut update, &["a"])?.complete().unwrap();
+        update.commit("insert", None)
+    };
+    // The highest that can be read has no room for another one.
+    let last = plant(MAX_VERSION - 1);
+    assert_eq!(store.newest().unwrap().number, MAX_VERSION - 1);
+    let outcome = commit();
+    assert!(matches!(outcome, Err(Error::Invalid { field: "number", .. })), "{outcome:?}");
+    let grace = Vacuum::default().grace(Duration::ZERO);
+    assert!(matches!(store.vacuum(&grace), Err(Error::Invalid { field: "number", .. })));
+    let beyond = plant(MAX_VERSION);
+    for outcome in [store.newest().map(drop), commit().map(drop), store.vacuum(&grace).map(drop)] {
+        assert!(matches!(outcome, Err(Error::Field { field: "number", .. })), "{outcome:?}");
+    }
+    assert!(last.exists() && beyond.exists());
+}
+
 #[test]
 fn values_that_are_not_allowed_are_refused_by_name() {
     type Change = fn(&mut Version);

@@ -105,7 +105,8 @@ impl Version {
         number: u64,
         store: &Description,
     ) -> Result<Self> {
-        let raw = text::decode::<Raw>(path, bytes)?;
+        let tables = 1 + store.shards as usize + MAX_RUNS + MAX_TOKENS;
+        let raw = text::decode::<Raw>(path, bytes, tables * text::TOKENS_OF_TABLE)?;
         raw.check(path, number, store)
     }
 
@@ -224,6 +225,8 @@ impl Raw {
             let (found, expected) = (self.store.unwrap_or_else(absent), expected.unwrap_or_else(absent));
             return Err(fields.refuse("store", found, expected));
         }
+        // A version with the highest number could not be continued.
+        fields.within("number", number, FIRST, MAX_VERSION - 1)?;
         fields.within("number", self.number, number, number)?;
         fields.within("base", self.base, 0, number.saturating_sub(1))?;
         fields.within("first", self.first, 1, number)?;

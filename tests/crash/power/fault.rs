@@ -211,8 +211,8 @@ fn check_error(error: &Error, kind: io::ErrorKind) {
         assert!(path.is_absolute() && message.contains(&format!("commit {commit} of {}", path.display())));
         assert!(message.contains("open the filter again"), "{message}");
         assert_eq!(message.matches(&source.to_string()).count(), 1, "{message}");
-        let chained = std::error::Error::source(error).and_then(std::error::Error::source);
-        assert!(chained.is_some_and(|source| source.is::<io::Error>()), "{error:?}");
+        let chain = std::iter::successors(std::error::Error::source(error), |error| error.source());
+        assert!(chain.last().is_some_and(|source| source.is::<io::Error>()), "{error:?}");
         return check_error(source, kind);
     }
     let Error::Io { path, op, source } = error else { panic!("{error:?} is not an I/O error") };

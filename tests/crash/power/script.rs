@@ -206,7 +206,11 @@ impl Run {
                 assert!(found.is_err() || found.as_ref() == Ok(expected), "{found:?}");
                 if let Err(message) = found {
                     let error = std::io::Error::other(message);
-                    return Err(gowk::Error::Io { path: self.path.clone(), op: "look at", source: error });
+                    return Err(gowk::Error::Io {
+                        path: self.path.clone(),
+                        op: "look at",
+                        source: error.into(),
+                    });
                 }
                 self.acknowledge(self.durable);
             }

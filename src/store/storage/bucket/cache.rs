@@ -39,7 +39,7 @@ pub(super) struct Cache {
 
 fn wrong(path: &Path, told: &str) -> FilterError {
     let source = io::Error::new(io::ErrorKind::InvalidInput, told.to_owned());
-    FilterError::Io { path: path.to_owned(), op: "find the cache for", source }
+    FilterError::io(path, "find the cache for", source)
 }
 
 /// Whether others have removed a folder of the cache. It is told to exist already if that was while it was made.

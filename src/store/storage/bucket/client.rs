@@ -151,9 +151,9 @@ impl Refusal {
             Self::Unreached(told) => (io::ErrorKind::NotConnected, told),
             Self::Refused(kind, told) => (kind, told),
             Self::Unclear(told) => (io::ErrorKind::Other, told),
-            Self::Local(source) => return FilterError::Io { path, op, source },
+            Self::Local(source) => return FilterError::io(&path, op, source),
         };
-        FilterError::Io { path, op, source: io::Error::new(kind, told) }
+        FilterError::io(&path, op, io::Error::new(kind, told))
     }
 }
 
@@ -300,7 +300,7 @@ impl Client {
     }
 
     fn connect(root: &Path, bucket: &str, counters: &Arc<Counters>) -> Result<Arc<Connection>> {
-        let failed = |source| FilterError::Io { path: root.to_owned(), op: "connect to", source };
+        let failed = |source: io::Error| FilterError::io(root, "connect to", source);
         let runtime = runtime().map_err(failed)?;
         // Clients of HTTP look for the runtime.
         let _within = runtime.enter();
