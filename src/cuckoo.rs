@@ -29,7 +29,6 @@ mod sharing;
 mod shrink;
 mod sizing;
 mod split;
-mod walk;
 mod widths;
 
 pub(crate) use bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Place, Slot};

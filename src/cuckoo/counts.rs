@@ -298,12 +298,6 @@ impl Delta {
                 before.iter().for_each(|bucket| self.holds(*bucket, -1));
                 after.iter().for_each(|bucket| self.holds(*bucket, 1));
             }
-            Inserted::Rearranged(change) => {
-                self.digits += i64::from(change.digits);
-                for (count, change) in self.by_tail.iter_mut().zip(change.by_tail) {
-                    *count += i64::from(change);
-                }
-            }
             // Saturated groups stand for any number of copies: neither inserts nor removals of theirs are counted.
             Inserted::Absorbed | Inserted::Quarantined | Inserted::NoPath => return,
         }

@@ -104,11 +104,11 @@ struct Displacement<'a, W, B> {
 }
 
 /// A way to make room in a bucket.
-pub(super) struct Way<W> {
+struct Way<W> {
     /// The groups that stay.
-    pub(super) stay: Groups<W>,
+    stay: Groups<W>,
     /// The groups that leave for their other buckets,
-    pub(super) leave: Groups<W>,
+    leave: Groups<W>,
     /// and one that does both: its first part stays, the second leaves.
     divided: Option<Division<W>>,
 }
@@ -220,7 +220,7 @@ impl<'a, W: Layout, B: BucketsMut<W>> Displacement<'a, W, B> {
 
 /// The ways in which groups for which `may_move` says so make room for `group`: first those in which whole groups leave,
 /// then those in which one of them is divided. What is no group stays.
-pub(super) fn all_ways<W: Layout>(
+fn all_ways<W: Layout>(
     here: &Groups<W>,
     may_move: impl Fn(&Group<W>) -> bool,
     group: Group<W>,

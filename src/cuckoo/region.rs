@@ -10,7 +10,6 @@ use super::displacement::{Division, displace, displace_dividing, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::sharing::{Shared, Union, share};
-use super::walk::{Change, walk};
 use super::widths::{AnyLayout, Layout, Width};
 
 /// The outcome of an insert.
@@ -25,9 +24,6 @@ pub(crate) enum Inserted<W> {
     /// Groups became one, or one became two: these groups before, in three buckets at most, and the groups that count them
     /// and the copy now.
     Regrouped { before: [Bucket<W>; 3], after: [Bucket<W>; 3] },
-    /// Groups that match became one, which counts the copy now, and any number of groups of the region were moved, divided
-    /// or united with a part of theirs.
-    Rearranged(Change),
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
     /// Nothing was stored, as the search examined as many entries as it may and found no room.
@@ -165,7 +161,6 @@ impl Inserted<AnyLayout> {
             Self::Regrouped { before, after } => {
                 Inserted::Regrouped { before: all(before), after: all(after) }
             }
-            Self::Rearranged(change) => Inserted::Rearranged(change),
             Self::Quarantined => Inserted::Quarantined,
             Self::NoPath => Inserted::NoPath,
         }
@@ -359,13 +354,7 @@ fn insert_among_groups<W: Layout, E>(
     if let Some(saturated) = saturate(buckets, both, fingerprint) {
         return Ok(saturated);
     }
-    if let Some(shared) = share(buckets, Union::Saturated)? {
-        return Ok(shared);
-    }
-    let Some(united) = united else { return Ok(Inserted::NoPath) };
-    let [id, _] = ids(both);
-    let change = walk(buckets, &united.others, id, united.group, max_kicks)?;
-    Ok(change.map_or(Inserted::NoPath, Inserted::Rearranged))
+    Ok(share(buckets, Union::Saturated)?.unwrap_or(Inserted::NoPath))
 }
 
 /// The key's group with the copy to be inserted, and its bucket and index; of several groups, the one with the longest

@@ -154,8 +154,6 @@ pub(crate) struct Numbers {
     pub(super) tag_bits: u32,
     /// a, the lowest bits of a slot, which say when its entry expires; 0 unless the filter forgets.
     pub(super) expiry_bits: u32,
-    /// Buckets of a region, as a power of two.
-    pub(super) index_bits: u32,
     /// The bits of a fresh tail.
     pub(super) tail_bits: u32,
     /// D, the highest digit.
@@ -181,7 +179,6 @@ impl Numbers {
             bits: W::BITS,
             tag_bits: W::TAG_BITS,
             expiry_bits: W::EXPIRY_BITS,
-            index_bits: W::INDEX_BITS,
             tail_bits: W::TAIL_BITS,
             highest_digit: W::HIGHEST_DIGIT,
             most_copies: W::MOST_COPIES,

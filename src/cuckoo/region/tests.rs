@@ -333,7 +333,6 @@ impl<W: Width> History<W> {
                 assert_eq!(self.memory.stored, []);
             }
             Inserted::Regrouped { before: one, after } => self.check_regrouped(key, before, one, after),
-            Inserted::Rearranged(_) => self.check_rearranged(key, before),
             Inserted::Quarantined | Inserted::NoPath => assert_eq!(self.memory.stored, [], "{inserted:?}"),
         }
         if inserted != Inserted::NoPath {
@@ -394,18 +393,6 @@ impl<W: Width> History<W> {
         assert!(from.len() > 1 || full, "{both:x?} {after:x?}");
         assert_eq!((to.entry.tail_length(), to.copies), (Some(shortest), (copies + 1).min(W::MOST_COPIES)));
         self.check_united(key, &from, shortest, to.copies);
-    }
-
-    /// As with one group that is divided, of any number of them.
-    fn check_rearranged(&mut self, key: Key, both: [Bucket<W>; 2]) {
-        let query = key.place::<W>().fingerprint;
-        let matches = |group: &Group<W>| Bucket::new(u64::from(group.entry.0)).matches(query).any();
-        let from: Vec<_> = both.into_iter().flat_map(groups_plainly).filter(matches).collect();
-        let lengths = from.iter().map(|group| group.entry.tail_length().unwrap());
-        let shortest = lengths.min().unwrap_or(W::TAIL_BITS);
-        let copies: u32 = from.iter().map(|group| group.copies).sum();
-        assert!(copies + 1 < W::MOST_COPIES);
-        self.check_united(key, &from, shortest, copies + 1);
     }
 
     /// The copies of these groups have tails of this length now, and are so many. All other groups change at most their
@@ -1106,47 +1093,7 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     // Of two, it is the one with the shorter tail.
     let now = insert_into([of(&[group(shorter, most.copies)]), of(&[most])]);
     assert_eq!(now, (saturates, [vec![group(shorter, Four::MOST_COPIES)], vec![most]]));
-    // 14: two groups are divided. In each bucket that they lead to or from, the rest is a group that cannot leave or be
-    // divided.
-    let (mut memory, most) = (Memory::<Four>::new(), Four::MOST_COPIES);
-    let mut used = vec![first, second];
-    let mut away_from = |from: u16| {
-        let entry = leading::<Four>(from, |to| !used.contains(&to));
-        used.push(entry.other(BucketId(from)).0);
-        entry
-    };
-    let mut put = |id: u16, groups: &[Group<Four>]| memory.buckets[usize::from(id)] = of(groups);
-    let divided = away_from(first);
-    let third = divided.other(BucketId(first)).0;
-    let divided_too = away_from(third);
-    let fourth = divided_too.other(BucketId(third)).0;
-    put(second, &[group(stuck(0), most)]);
-    for (id, divided, copies) in
-        [(first, Some(divided), 5), (third, Some(divided_too), 5), (fourth, None, 100)]
-    {
-        let closed = away_from(id);
-        put(closed.other(BucketId(id)).0, &[group(Slot::new(closed.0 ^ 1 << 9), most)]);
-        let divided = divided.map(|entry| group(entry, 2));
-        put(id, &divided.into_iter().chain([group(closed, copies)]).collect::<Vec<_>>());
-    }
-    let before = memory.clone();
-    let mut change = Delta::default();
-    let inserted = insert(&mut memory, key.place(), MAX_KICKS, &mut Search::new()).unwrap();
-    assert!(matches!(inserted, Inserted::Rearranged(_)), "{inserted:?}");
-    change.inserted(&inserted);
-    assert_eq!(held(&before.buckets).with(&change), Counts { inserted: 1, ..held(&memory.buckets) });
-    for (id, entries) in [(first, vec![own, divided]), (third, vec![divided, divided_too])] {
-        let mut once: Vec<_> = groups_plainly(memory.at(id))
-            .iter()
-            .filter(|group| group.copies == 1)
-            .map(|group| group.entry.0)
-            .collect();
-        once.sort_unstable();
-        let mut entries: Vec<_> = entries.iter().map(|entry| entry.0).collect();
-        entries.sort_unstable();
-        assert_eq!(once, entries);
-    }
-    // 15: no room. A group that does not fill its bucket is not saturated.
+    // 14: no room. A group that does not fill its bucket is not saturated.
     let last = [group(own, 32), a, b];
     let now = insert_into([of(&last), of(&[0, 1, 2, 3].map(|number| group(stuck(number), 1)))]);
     assert_eq!(now, (Inserted::NoPath, [last.to_vec(), vec![a, b, c, d]]));
@@ -1335,9 +1282,7 @@ fn check_max_kicks<W: Width>() {
             let candidates = near + 2 * near * W::SLOTS as usize + 3 * MOST_CANDIDATES;
             let displaced =
                 2 * 2 * effort(max_kicks) as usize + times * 4 * (DEPTH as usize + 1) + candidates;
-            // A walk, in buckets of four slots or more, begins with a copy of the region.
-            let copied = if max_kicks > 0 && W::SLOTS >= 4 { memory.buckets.len() } else { 0 };
-            let most = if digits { 3 * max_kicks as usize + displaced + copied } else { max_kicks as usize };
+            let most = if digits { 3 * max_kicks as usize + displaced } else { max_kicks as usize };
             // Both buckets are loaded first, and again if that was not enough.
             assert!(memory.loaded.len() <= most + 4);
             assert!(max_kicks > 0 || memory.stored.len() < 2);
@@ -1456,9 +1401,7 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
             Inserted::NoPath => return load,
             Inserted::Stored => used += 1,
             Inserted::Counted { digits, .. } => used += digits,
-            Inserted::Regrouped { .. } | Inserted::Rearranged(_) => {
-                used = held(&memory.buckets).used() as u32
-            }
+            Inserted::Regrouped { .. } => used = held(&memory.buckets).used() as u32,
             _ => {}
         }
     }
