@@ -6,8 +6,7 @@
 //! | module | serves | relies on | gives up |
 //! |---|---|---|---|
 //! | `shortcut` | one key, n = 4, no shard, every page verified | after the reads, the apply epoch is the one noted before: even, and no flag was set | at any other epoch |
-//! | `seqlock`, a glance | one key, both pages verified | no flag is set; "absent" only if the epoch was even and the same before and after | at a flag, or when something was applied |
-//! | `seqlock`, with patience | one key, any page | as above, or the region's own sequence; verifies the pages first | when a writer seems to have died |
+//! | `seqlock` | one key, any filter and page | "absent" only if the epoch, or the region's own sequence, was even and the same before and after the reads; verifies the pages first | when a writer seems to have died |
 //! | `ring` | many keys, dozens under way at once | the epoch around a block of them | key by key, to the ways above |
 //!
 //! Invariants (`format-spec/README.md`, section 7):
@@ -21,7 +20,6 @@ mod in_memory;
 mod lookup;
 mod patience;
 mod reader;
-mod recent;
 mod ring;
 mod seqlock;
 mod shortcut;

@@ -328,16 +328,10 @@ pub(crate) trait LiveHead {
         self.epoch() == epoch
     }
 
-    /// Calls `look` once. Returns its outcome, and the epoch if nothing was applied during the call. `None` while a
-    /// flag is set.
-    #[inline]
-    fn glance<T>(&self, look: impl FnOnce() -> T) -> Option<(T, Option<u64>)> {
+    /// The epoch, if nothing is being applied and no flag is set.
+    fn quiet_epoch(&self) -> Option<u64> {
         let epoch = self.epoch();
-        if self.flagged() {
-            return None;
-        }
-        let outcome = look();
-        Some((outcome, self.is_consistent(epoch).then_some(epoch)))
+        (!self.flagged() && self.is_consistent(epoch)).then_some(epoch)
     }
 
     /// Whether nothing was being applied from when `epoch` was loaded until now.

@@ -109,7 +109,7 @@ impl Pages {
     }
 
     /// Whether the page was found intact.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn is_intact(&self, id: PageId) -> bool {
         self.touched.contains(id)
     }

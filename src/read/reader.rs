@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,9 +10,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use super::lookup::Lookup;
-use super::recent;
 use super::ring::BLOCK;
-use super::view::{View, ViewInUse};
+use super::view::View;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, IoContext, Result};
 use crate::events;
@@ -37,12 +35,13 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// [`lookups`](Self::lookups). Opening a reader is cheap: it starts no thread, and verifies the superblocks at once, and
 /// the checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
 ///
+/// For single lookups at the full rate, each thread takes a handle from [`lookups`](Self::lookups). The reader's own go
+/// through a pointer that all threads share.
+///
 /// The file stays mapped and open until the last clone is dropped, and an old generation until the first call after the
-/// filter has doubled. (On systems other than Linux, a thread keeps the map that it last looked something up in until its
-/// next lookup or its end.)
+/// filter has doubled.
 #[derive(Clone)]
 pub struct Reader {
-    number: u64,
     shared: Arc<Shared>,
 }
 
@@ -52,16 +51,12 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// The number of the next reader opened in this process; 0 is none.
-static NEXT: AtomicU64 = AtomicU64::new(1);
-
 struct Shared {
-    number: u64,
     files: Files,
     options: Options,
     /// The hash function when the reader was opened; callers may hold hashes made by it.
     hasher: KeyHasher,
-    view: ArcSwap<ViewInUse>,
+    view: ArcSwap<View>,
     reopening: Mutex<()>,
 }
 
@@ -83,28 +78,21 @@ impl Reader {
 
     /// A reader that looks into `view`, if the filter is as the options ask for.
     pub(super) fn of_view(files: Files, options: &Options, view: View) -> Result<Self> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let view = view.of_reader(number);
         options.check_kind(&files.data, view.superblock.identity.kind)?;
         events::opened(&files.data, "read");
         options.check_key_rules(&files.data, view.superblock.metadata.key_rules())?;
         let hasher = view.hasher();
-        let view = Arc::new(ViewInUse::new(view));
-        let (view, reopening) = (ArcSwap::new(view), Mutex::new(()));
+        let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
         let options = options.clone();
-        Ok(Self { number, shared: Arc::new(Shared { number, files, options, hasher, view, reopening }) })
+        Ok(Self { shared: Arc::new(Shared { files, options, hasher, view, reopening }) })
     }
 
     /// A reader of the same filter that looks into `view`.
     pub(super) fn moved_to(&self, view: View) -> Self {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let Shared { files, options, hasher, .. } = &*self.shared;
-        let view = ArcSwap::from_pointee(ViewInUse::new(view.of_reader(number)));
+        let (view, reopening) = (ArcSwap::from_pointee(view), Mutex::new(()));
         let (files, options, hasher) = (files.clone(), options.clone(), *hasher);
-        Self {
-            number,
-            shared: Arc::new(Shared { number, files, options, hasher, view, reopening: Mutex::new(()) }),
-        }
+        Self { shared: Arc::new(Shared { files, options, hasher, view, reopening }) }
     }
 
     /// The hash of a key under the seed of the filter, as it was when this reader was opened.
@@ -121,51 +109,27 @@ impl Reader {
     /// [`Error::CallerHashes`] for bytes where the caller hashes.
     #[inline]
     fn hash_in<K: Key>(&self, view: &View, key: &K) -> Result<KeyHash> {
-        self.hash_if_known(view, key).ok_or_else(|| match K::HASHED {
-            true => Error::Replaced { path: self.shared.files.data.clone() },
-            false => self.caller_hashes(),
-        })
-    }
-
-    /// Like `hash_in`; `None` where that fails.
-    #[inline]
-    fn hash_if_known<K: Key>(&self, view: &View, key: &K) -> Option<KeyHash> {
         if K::HASHED && view.hasher() != self.shared.hasher {
-            return None;
+            return Err(Error::Replaced { path: self.shared.files.data.clone() });
         }
-        key.hash(view.hasher())
+        key.hash(view.hasher()).ok_or_else(|| self.caller_hashes())
     }
 
-    // Generic down to `contains_quickly`, so that the hash stays in registers. Through a `dyn Fn` it goes through memory,
-    // and a lookup takes 35 ns more until all pages are verified.
+    /// Like `contains`, in any view and at any time. Generic, so that the hash stays in registers: through memory, a
+    /// lookup takes 35 ns more.
     #[inline(never)]
-    fn contains_otherwise<K: Key>(&self, key: &K) -> Result<bool> {
-        let quickly = |view: &View| view.contains_quickly(self.number, self.hash_if_known(view, key)?);
-        match self.quick(quickly) {
-            Some(found) => Ok(found),
-            None => self.contains_patiently(&|view| self.hash_in(view, key)),
-        }
-    }
-
-    #[inline(never)]
-    fn count_otherwise<K: Key>(&self, key: &K) -> Result<u32> {
-        let quickly = |view: &View| view.count_quickly(self.number, self.hash_if_known(view, key)?);
-        match self.quick(quickly) {
-            Some(count) => Ok(count),
-            None => self.count_patiently(&|view| self.hash_in(view, key)),
-        }
-    }
-
-    fn contains_patiently(&self, hash: &dyn Fn(&View) -> Result<KeyHash>) -> Result<bool> {
+    pub(super) fn contains_slow<K: Key>(&self, view: &mut Arc<View>, key: &K) -> Result<bool> {
         let on_damage = self.shared.options.on_damage;
-        self.look(|view| match hash(view) {
+        self.look_from(view, |view| match self.hash_in(view, key) {
             Ok(hash) => view.contains(hash, on_damage),
             Err(error) => Some(Err(error)),
         })
     }
 
-    fn count_patiently(&self, hash: &dyn Fn(&View) -> Result<KeyHash>) -> Result<u32> {
-        self.look(|view| match hash(view) {
+    /// Like `count`, in any view and at any time.
+    #[inline(never)]
+    pub(super) fn count_slow<K: Key>(&self, view: &mut Arc<View>, key: &K) -> Result<u32> {
+        self.look_from(view, |view| match self.hash_in(view, key) {
             Ok(hash) => view.count(hash),
             Err(error) => Some(Err(error)),
         })
@@ -219,8 +183,15 @@ impl Reader {
     }
 
     /// The current view of the file.
-    pub(crate) fn view(&self) -> Result<Arc<ViewInUse>> {
-        self.current(Instant::now())
+    pub(crate) fn view(&self) -> Result<Arc<View>> {
+        let mut view = self.last_view();
+        self.renew(&mut view, Instant::now())?;
+        Ok(view)
+    }
+
+    /// The view of the last opening, which may be outdated by now.
+    pub(super) fn last_view(&self) -> Arc<View> {
+        self.shared.view.load_full()
     }
 
     /// The filter's identity now.
@@ -245,7 +216,7 @@ impl Reader {
     /// Fails with the error of the other file, if that cannot be opened; lookups fail in the same way until the name
     /// leads to a good file.
     pub fn refresh(&self) -> Result<bool> {
-        let view = self.shared.view.load_full();
+        let view = self.last_view();
         if !self.shared.options.follow || !view.is_elsewhere(&self.shared.files)? {
             return Ok(false);
         }
@@ -254,50 +225,44 @@ impl Reader {
         Ok(true)
     }
 
-    /// The answer from the view that this thread keeps; `None` if it keeps none.
-    fn quick<T>(&self, answer: impl FnOnce(&View) -> Option<T>) -> Option<T> {
-        let view = recent::take()?;
-        let answer = answer(&view);
-        recent::put_back(view);
-        answer
+    /// The answer from a current view; opens the file anew until there is an answer, for at most [`DEADLINE`].
+    fn look<T>(&self, answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
+        self.look_from(&mut self.last_view(), answer)
     }
 
-    /// The answer from a current view; opens the file anew until there is an answer, for at most [`DEADLINE`].
-    fn look<T>(&self, mut answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
-        let start = Instant::now();
+    /// Like `look`, from `view` on, which becomes the one that has answered.
+    fn look_from<T>(
+        &self,
+        view: &mut Arc<View>,
+        mut answer: impl FnMut(&View) -> Option<Result<T>>,
+    ) -> Result<T> {
+        let mut start = None;
         loop {
-            let view = self.current(start)?;
-            if let Some(answer) = answer(&view) {
-                self.remember(&view);
+            if !view.is_current(&self.shared.files)? {
+                self.renew(view, *start.get_or_insert_with(Instant::now))?;
+            }
+            if let Some(answer) = answer(view) {
+                view.open_shortcut(self.shared.hasher);
                 return answer;
             }
-            self.reopen(&view)?;
-            if start.elapsed() > DEADLINE {
+            self.reopen(view)?;
+            if start.get_or_insert_with(Instant::now).elapsed() > DEADLINE {
                 return Err(self.busy("read"));
             }
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Keeps the view for this thread's next lookup, unless `quick` does not check enough for it.
-    fn remember(&self, view: &ViewInUse) {
-        if !view.is_plain() || view.hasher() != self.shared.hasher {
-            return;
-        }
-        recent::keep(view.to_keep());
-    }
-
-    fn current(&self, start: Instant) -> Result<Arc<ViewInUse>> {
-        loop {
-            let view = self.shared.view.load_full();
-            if view.is_current(&self.shared.files)? {
-                return Ok(view);
-            }
-            self.reopen(&view)?;
+    /// Makes `view` the current one.
+    fn renew(&self, view: &mut Arc<View>, start: Instant) -> Result<()> {
+        while !view.is_current(&self.shared.files)? {
+            self.reopen(view)?;
+            *view = self.last_view();
             if start.elapsed() > DEADLINE {
                 return Err(self.busy("read"));
             }
         }
+        Ok(())
     }
 
     pub(super) fn busy(&self, op: &'static str) -> Error {
@@ -305,13 +270,11 @@ impl Reader {
     }
 
     /// Opens the file anew, unless another thread has done so since `seen`.
-    pub(super) fn reopen(&self, seen: &Arc<ViewInUse>) -> Result<()> {
+    pub(super) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
-            let view = View::open(&self.shared.files, &self.shared.options)?.of_reader(self.number);
-            let view = Arc::new(ViewInUse::new(view));
-            self.shared.view.store(view);
-            // Tells threads that keep the old view.
+            self.shared.view.store(Arc::new(View::open(&self.shared.files, &self.shared.options)?));
+            // For the threads that have the old view.
             seen.leave();
         }
         Ok(())
@@ -321,29 +284,20 @@ impl Reader {
 impl Lookup for Reader {
     type Error = Error;
 
-    // Always inlined: it compiles to little code, and as a call it would make a lookup a seventh slower.
-    #[inline(always)]
+    #[inline]
     fn contains<K: Key>(&self, key: K) -> Result<bool> {
-        if let Some(view) = recent::take() {
-            let found = view.contains_in_line(self.number, &key);
-            recent::put_back(view);
-            if let Some(found) = found {
-                return Ok(found);
-            }
+        match self.shared.view.load().contains_fast(&key) {
+            Some(found) => Ok(found),
+            None => self.contains_slow(&mut self.last_view(), &key),
         }
-        self.contains_otherwise(&key)
     }
 
     #[inline]
     fn count<K: Key>(&self, key: K) -> Result<u32> {
-        if let Some(view) = recent::take() {
-            let count = view.count_in_line(self.number, &key);
-            recent::put_back(view);
-            if let Some(count) = count {
-                return Ok(count);
-            }
+        match self.shared.view.load().count_fast(&key) {
+            Some(count) => Ok(count),
+            None => self.count_slow(&mut self.last_view(), &key),
         }
-        self.count_otherwise(&key)
     }
 
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
@@ -361,7 +315,7 @@ impl Lookup for Reader {
                 let uncertain =
                     self.look(|view| Some(view.contains_block(keys, |key| self.hash_in(view, key), found)))?;
                 for index in uncertain {
-                    found[index] = self.contains_otherwise(&keys[index])?;
+                    found[index] = self.contains_slow(&mut self.last_view(), &keys[index])?;
                 }
             }
             Ok(())
@@ -386,11 +340,5 @@ impl Options {
     /// another kind than these options ask for.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_with(path.as_ref(), self)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        recent::let_go(|view| view.reader == self.number);
     }
 }

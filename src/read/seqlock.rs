@@ -6,12 +6,10 @@
 
 use super::patience::Patience;
 use super::view::View;
-use crate::cuckoo::{
-    Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Slot, Width, region, with_any_width,
-};
+use crate::cuckoo::{Bucket, BucketId, Buckets, KeyHash, Place, RegionId, Width, region, with_any_width};
 use crate::error::{Error, Result};
 use crate::file::{LiveHead, LiveRead, Pages};
-use crate::format::{BUCKETS_PER_PAGE, Identity, PageId};
+use crate::format::{Identity, PageId};
 use crate::options::OnDamage;
 
 /// A region whose pages are verified as they are touched.
@@ -26,29 +24,6 @@ impl<W: Width> Buckets<W> for VerifiedRegion<'_> {
     #[inline]
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>> {
         self.pages.bucket(self.region, id.0).map(Bucket::new)
-    }
-}
-
-/// Both buckets of a key. They are consistent if nothing was applied while they were loaded.
-struct Glance<W> {
-    first: Bucket<W>,
-    second: Bucket<W>,
-    query: Slot<W>,
-    consistent: bool,
-}
-
-impl<W: Width> Glance<W> {
-    fn contains(self) -> Option<bool> {
-        let Self { first, second, query, consistent } = self;
-        // While something is being applied, "present" is certain and "absent" is not.
-        let found = first.either_matches(second, query);
-        (found | consistent).then_some(found)
-    }
-
-    fn count(self) -> Option<u32> {
-        let Self { first, second, query, consistent } = self;
-        let count = first.copies_in_either(second, query)?;
-        consistent.then_some(count)
     }
 }
 
@@ -81,47 +56,6 @@ impl View {
         }
         let mut patience = Patience::default();
         self.pages.map.read_consistent(region, look, certain, || patience.wait())
-    }
-
-    /// Whether the key is present. `None` if the lookup needs more than two buckets of verified pages, or if the view
-    /// does not belong to `reader`.
-    pub(super) fn contains_quickly(&self, reader: u64, hash: KeyHash) -> Option<bool> {
-        if self.reader != reader {
-            return None;
-        }
-        with_any_width!(self.superblock.identity.geometry.width, W => self.glance::<W>(hash)?.contains())
-    }
-
-    /// Like [`contains_quickly`](Self::contains_quickly): the copies of the entries that match.
-    pub(super) fn count_quickly(&self, reader: u64, hash: KeyHash) -> Option<u32> {
-        if self.reader != reader {
-            return None;
-        }
-        let count =
-            with_any_width!(self.superblock.identity.geometry.width, W => self.glance::<W>(hash)?.count())?;
-        Some(self.superblock.identity.kind.capped(count))
-    }
-
-    /// Looks at both buckets. `None` if a page must be verified first, while a flag is set, if the name leads to
-    /// another file, or for a key of another shard. Must not be called on a private replay.
-    fn glance<W: Width>(&self, hash: KeyHash) -> Option<Glance<W>> {
-        let (region, rem) = self.pages.map.span().region_or_beyond(hash);
-        let place = Place::<W>::new(hash.local(), rem);
-        let page = |bucket: BucketId| PageId::new(region, u32::from(bucket.0) / BUCKETS_PER_PAGE);
-        if !(self.pages.is_intact(page(place.first)) && self.pages.is_intact(page(place.second()))) {
-            return None;
-        }
-        let (head, buckets) = (self.pages.map.live_head(), self.pages.map.region(region)?);
-        let load = |id: BucketId| Bucket::new(buckets.word(id.0.into()));
-        let look = || ((load(place.first), load(place.second())), self.now::<W>(), self.is_left());
-        let (((first, second), now, left), epoch) = head.glance(look)?;
-        if left {
-            return None;
-        }
-        if let Some(epoch) = epoch {
-            self.note_epoch(epoch);
-        }
-        Some(Glance { first, second, query: place.at(now?).fingerprint, consistent: epoch.is_some() })
     }
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {

@@ -12,59 +12,63 @@
 
 use std::sync::atomic::Ordering;
 
-use super::view::{Shortcut, View};
-use crate::cuckoo::{AnyWidth, Bucket, BucketId, Four, HashKind, Key, Place, Slot};
+use super::view::{CLOSED, Shortcut, View};
+use crate::cuckoo::{AnyWidth, Bucket, BucketId, Four, HashKind, Key, KeyHasher, Place, Slot};
 use crate::file::LiveHead;
 
 impl View {
-    /// Notes an even epoch at which a lookup has found no flag set.
-    pub(super) fn note_epoch(&self, epoch: u64) {
-        let Shortcut { of_keys, of_hashes, epoch: known, .. } = &self.shortcut;
-        if known.load(Ordering::Relaxed) != epoch {
-            known.store(epoch, Ordering::Release);
-        }
-        let is_open = of_hashes.load(Ordering::Relaxed) != 0;
+    /// Notes the epoch if it is even, no flag is set, and the shortcut serves this filter. Callers' hashes may take it if
+    /// `hasher` made them.
+    pub(super) fn open_shortcut(&self, hasher: KeyHasher) {
         let geometry = self.superblock.identity.geometry;
-        let plain = geometry.width == AnyWidth::Four && geometry.shard.is_whole();
-        if !is_open && plain && self.pages.are_intact() {
-            if self.hasher().kind == HashKind::Xxh3 {
-                of_keys.store(self.reader, Ordering::SeqCst);
+        let serves = geometry.width == AnyWidth::Four && geometry.shard.is_whole() && self.is_plain();
+        if !serves || !self.pages.are_intact() {
+            return;
+        }
+        let Some(epoch) = self.pages.map.quiet_epoch() else { return };
+        let note = |noted: &std::sync::atomic::AtomicU64| {
+            if noted.load(Ordering::Relaxed) != epoch {
+                noted.store(epoch, Ordering::SeqCst);
             }
-            of_hashes.store(self.reader, Ordering::SeqCst);
-            // `leave` may have run since the lookup began, and have closed the shortcut before this lookup opened it.
-            if self.is_left() {
-                self.leave();
-            }
+        };
+        if self.hasher().kind == HashKind::Xxh3 {
+            note(&self.shortcut.of_keys);
+        }
+        if self.hasher() == hasher {
+            note(&self.shortcut.of_hashes);
+        }
+        // `leave` may have closed the shortcut before this opened it.
+        if self.is_left() {
+            self.leave();
         }
     }
 
-    /// Whether a key is present; `None` if the lookup needs more than the shortcut, or if the view does not belong to
-    /// `reader`.
+    /// Whether a key is present; `None` if the lookup needs more than the shortcut.
     #[inline(always)]
-    pub(super) fn contains_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<bool> {
-        let ([first, second], query) = self.buckets_in_line(reader, key)?;
+    pub(super) fn contains_fast<K: Key>(&self, key: &K) -> Option<bool> {
+        let ([first, second], query) = self.buckets_fast(key)?;
         Some(first.either_matches(second, query))
     }
 
-    /// Like `contains_in_line`, for the number of copies that the filter holds.
+    /// The number of copies that the filter holds; `None` as `contains_fast`.
     #[inline(always)]
-    pub(super) fn count_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<u32> {
-        let ([first, second], query) = self.buckets_in_line(reader, key)?;
+    pub(super) fn count_fast<K: Key>(&self, key: &K) -> Option<u32> {
+        let ([first, second], query) = self.buckets_fast(key)?;
         first.copies_in_either(second, query).map(|copies| self.superblock.identity.kind.capped(copies))
     }
 
     /// Both buckets of a key, and its fingerprint; `None` unless the epoch is still the noted one.
     #[inline(always)]
-    fn buckets_in_line<K: Key>(&self, reader: u64, key: &K) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
-        let open = if K::HASHED { &self.shortcut.of_hashes } else { &self.shortcut.of_keys };
-        if open.load(Ordering::Acquire) != reader {
+    fn buckets_fast<K: Key>(&self, key: &K) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
+        let Shortcut { of_keys, of_hashes, offsets } = &self.shortcut;
+        let epoch = if K::HASHED { of_hashes } else { of_keys }.load(Ordering::Acquire);
+        if epoch == CLOSED {
             return None;
         }
         let hash = key.xxh3(self.hasher());
-        let epoch = self.shortcut.epoch.load(Ordering::Acquire);
         let (buckets, rem) = self.pages.map.region_of(hash);
         let place = Place::<Four>::new(hash.local(), rem);
-        let second = BucketId(place.first.0 ^ self.shortcut.offsets[place.fingerprint.tag() as usize]);
+        let second = BucketId(place.first.0 ^ offsets[place.fingerprint.tag() as usize]);
         let both = [place.first, second].map(|id| Bucket::new(buckets.word(id.0.into())));
         self.pages.map.live_head().is_still(epoch).then_some((both, place.fingerprint))
     }

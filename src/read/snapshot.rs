@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::patience::Patience;
 use super::reader::{DEADLINE, Reader};
-use super::view::{View, ViewInUse};
+use super::view::View;
 use crate::cuckoo::{BUCKETS_PER_REGION, Counts, RegionId};
 use crate::error::{Error, Result};
 use crate::file::{LiveCopy, LiveHead, Region, Sums};
@@ -24,14 +24,14 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The filter as a reader sees it at one commit, as long as no other commit comes in.
 pub(crate) struct Snapshot<'a> {
     reader: &'a Reader,
-    view: Arc<ViewInUse>,
+    view: Arc<View>,
     copy: LiveCopy,
     metadata: Metadata,
 }
 
 impl<'a> Snapshot<'a> {
     /// Begins a snapshot. Returns the view instead if a commit was being applied all the time.
-    fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<ViewInUse>>> {
+    fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<View>>> {
         let view = reader.view()?;
         Ok(match view.await_live_copy() {
             Some(copy) => copy.map(|(copy, metadata)| Ok(Self { reader, view, copy, metadata }))?,
@@ -152,7 +152,7 @@ impl Reader {
 }
 
 /// A reader that got no snapshot, and its view.
-type Torn<'a> = (&'a Reader, Arc<ViewInUse>);
+type Torn<'a> = (&'a Reader, Arc<View>);
 
 /// One snapshot for each reader; or the first reader that got none, with its view.
 fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, Torn<'_>>> {

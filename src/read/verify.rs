@@ -84,7 +84,7 @@ impl Reader {
             report.used_slots.push((found.used() - used) as u32);
         }
         report.live_differs = view.outdated().is_some_and(|(_, newest)| view.has_other_commit(&newest))
-            || view.source().is_some_and(|source| !view.medium(&source).reads_live());
+            || view.source().is_some_and(|source| !view.medium(source).reads_live());
         if let (Some(Ok((before, _))), Some(Ok((after, _)))) = (before, view.live_copy()) {
             if before.commit == after.commit && report.damaged.is_empty() {
                 report.counts_differ = !found.is_as_found(&after.counts);
@@ -130,7 +130,7 @@ impl View {
             }
             return sums;
         };
-        self.medium(&source).region(region, into)
+        self.medium(source).region(region, into)
     }
 
     fn medium<'a>(&self, Source { file, disk }: &'a Source) -> Medium<'a> {
@@ -141,7 +141,7 @@ impl View {
     /// memory.
     fn read_page(&self, id: PageId, into: &mut Page) -> Option<u32> {
         match self.source() {
-            Some(source) if !self.is_replaced(id) => self.medium(&source).page(id, into),
+            Some(source) if !self.is_replaced(id) => self.medium(source).page(id, into),
             _ => Some(self.contents().read_with_sum(id, into)),
         }
     }

@@ -7,10 +7,9 @@
 //! 2. While a file says that it is superseded, the reader looks at the name before every answer.
 
 use std::fs::File;
-use std::ops::Deref;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::patience::Patience;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId, Width};
@@ -29,48 +28,42 @@ use crate::system::{Disk, Files, Inode, Map, MapMut, REGIONS_AHEAD, is_layered};
 #[derive(Debug)]
 pub(crate) struct View {
     pub(super) inode: Inode,
-    /// The number of the reader it belongs to; 0 if none.
-    pub(super) reader: u64,
     /// The newest superblock at the opening.
     pub(crate) superblock: Superblock,
     /// The file's pages and, through the same map, its live area.
     pub(super) pages: Pages,
-    /// Where pages are read by system calls; `None` for a copy in memory, and once the view was released.
-    source: Mutex<Option<Arc<Source>>>,
+    /// Where pages are read by system calls; `None` for a copy in memory.
+    source: Option<Source>,
     /// Set if the file is idle and its live area names another commit than its superblock. While the epoch is this one,
     /// readers take the superblock.
     outdated_at: Option<u64>,
     /// Pages and live copy to read instead of the file's, if the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(super) shortcut: Shortcut,
-    /// Whether a look at the name has found another file, or the view was given up.
+    /// Whether a look at the name has found another file, or the file was opened anew.
     left: AtomicBool,
     pub(super) other_superblock_damaged: bool,
     /// The file, if it is on an overlay file system, where the map may show an older file.
     layered: Option<File>,
 }
 
-/// Findings of lookups about a view, for the lookups that follow.
+/// Findings of slow lookups about a view, for the fast ones.
 #[derive(Debug)]
 pub(super) struct Shortcut {
-    /// The number of the reader that the view belongs to, once its keys and its hashes may take the shortcut; 0
-    /// before. It is one number, as each further condition would cost registers.
+    /// The last even epoch at which a lookup found no flag set, for keys and for hashes; [`CLOSED`] if they may not take
+    /// the shortcut.
     pub(super) of_keys: AtomicU64,
     pub(super) of_hashes: AtomicU64,
-    /// The last even epoch at which a lookup found no flag set.
-    pub(super) epoch: AtomicU64,
     /// A copy of the table: the address of the original would take a register.
     pub(super) offsets: [u16; 64],
 }
 
+/// No epoch: it is odd.
+pub(super) const CLOSED: u64 = u64::MAX;
+
 impl Shortcut {
     const fn closed() -> Self {
-        Self {
-            of_keys: AtomicU64::new(0),
-            of_hashes: AtomicU64::new(0),
-            epoch: AtomicU64::new(u64::MAX),
-            offsets: OFFSET_T6,
-        }
+        Self { of_keys: AtomicU64::new(CLOSED), of_hashes: AtomicU64::new(CLOSED), offsets: OFFSET_T6 }
     }
 }
 
@@ -79,40 +72,6 @@ impl Shortcut {
 pub(super) struct Source {
     pub(crate) file: File,
     pub(crate) disk: Arc<dyn Disk>,
-}
-
-/// A view as its users hold it. A thread that keeps a view for its next lookup (`recent.rs`) is not a user. Dropping
-/// the last user gives up the map and the file, even while idle threads still keep the view.
-#[derive(Debug)]
-pub(crate) struct ViewInUse(Arc<View>);
-
-impl ViewInUse {
-    pub(super) fn new(view: View) -> Self {
-        Self(Arc::new(view))
-    }
-
-    /// The view, for a thread to keep for its next lookup.
-    pub(super) fn to_keep(&self) -> Arc<View> {
-        self.0.clone()
-    }
-}
-
-impl Deref for ViewInUse {
-    type Target = View;
-
-    fn deref(&self) -> &View {
-        &self.0
-    }
-}
-
-impl Drop for ViewInUse {
-    fn drop(&mut self) {
-        // Otherwise the view is dropped now.
-        let is_kept = Arc::get_mut(&mut self.0).is_none();
-        if is_kept {
-            self.0.release();
-        }
-    }
 }
 
 /// A copy-on-write mapping with the journal's transactions in it. It is valid while nobody changes the file.
@@ -132,9 +91,8 @@ impl View {
         let superblock = superblocks.newest;
         let mut view = Self {
             inode,
-            reader: 0,
             pages: Pages::new(map, &superblock.identity, options.verify, files.data.as_path().into())?,
-            source: Mutex::new(None),
+            source: None,
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
@@ -150,7 +108,7 @@ impl View {
             view.replayed = Some(view.replay(files, options, &file)?);
             drop(locks);
         }
-        view.source = Mutex::new(Some(Arc::new(Source { file, disk: options.disk.clone() })));
+        view.source = Some(Source { file, disk: options.disk.clone() });
         if view.differs_from(&view.superblock)
             && let Some((epoch, newest)) = view.outdated()
             && newest.commit == view.superblock.commit
@@ -173,7 +131,6 @@ impl View {
         let Superblocks { newest: superblock, other_damaged, .. } = superblocks;
         let view = Self {
             inode: Inode::OF_NO_FILE,
-            reader: 0,
             pages: Pages::in_memory(
                 memory,
                 &superblock.identity,
@@ -181,7 +138,7 @@ impl View {
                 files.data.as_path().into(),
             )?,
             superblock,
-            source: Mutex::new(None),
+            source: None,
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
@@ -199,10 +156,9 @@ impl View {
     pub(super) fn moved_to(&self, memory: Map, superblock: Superblock) -> Result<Self> {
         Ok(Self {
             inode: self.inode,
-            reader: 0,
             superblock,
             pages: self.pages.moved_to(memory, Verify::Never)?,
-            source: Mutex::new(None),
+            source: None,
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(),
@@ -210,10 +166,6 @@ impl View {
             other_superblock_damaged: self.other_superblock_damaged,
             layered: None,
         })
-    }
-
-    pub(super) fn of_reader(self, number: u64) -> Self {
-        Self { reader: number, ..self }
     }
 
     #[inline]
@@ -262,22 +214,15 @@ impl View {
     }
 
     /// Where pages are read by system calls, if there.
-    pub(super) fn source(&self) -> Option<Arc<Source>> {
-        self.source.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Gives up the file and the memory under a view that nobody uses any more.
-    fn release(&self) {
-        self.leave();
-        drop(self.source.lock().unwrap_or_else(PoisonError::into_inner).take());
-        self.pages.map.release();
+    pub(super) const fn source(&self) -> Option<&Source> {
+        self.source.as_ref()
     }
 
     /// Makes every later lookup open the file that the name leads to then.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
-        self.shortcut.of_keys.store(0, Ordering::SeqCst);
-        self.shortcut.of_hashes.store(0, Ordering::SeqCst);
+        self.shortcut.of_keys.store(CLOSED, Ordering::SeqCst);
+        self.shortcut.of_hashes.store(CLOSED, Ordering::SeqCst);
     }
 
     #[inline]

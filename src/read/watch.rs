@@ -5,8 +5,11 @@
 //! to follow has a handle of its own.
 
 use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::view::View;
 use super::{Lookup, Reader};
 use crate::cuckoo::Key;
 use crate::error::{Error, Result};
@@ -33,6 +36,10 @@ fn now() -> Duration {
 
 /// Lookups of one thread in a filter, which follow its name: [`Reader::lookups`].
 ///
+/// It has the file that it last looked into open, and needs no pointer that threads share: so it is faster than the
+/// reader's own lookups, 1.5 times in a filter of 22 MB. After the filter has doubled, or another has taken its name, it
+/// lets go of the old file with its next lookup.
+///
 /// A lookup looks at the clock and, if half a second has passed, at the name: [`Reader::refresh`]. If lookups come fast,
 /// only each 32nd does. That costs 12 to 15 % of the rate (`gowk-peers lookups 64`). Every batch looks at the name first,
 /// as a reader's own.
@@ -53,9 +60,10 @@ fn now() -> Duration {
 /// });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct Lookups {
     reader: Reader,
+    /// The view that was last looked into; `None` during a lookup.
+    view: Cell<Option<Arc<View>>>,
     /// Lookups until the next look at the clock, and from the last one to that one.
     left: Cell<u32>,
     interval: Cell<u32>,
@@ -71,6 +79,7 @@ impl Reader {
         let now = Cell::new(now());
         Lookups {
             reader: self.clone(),
+            view: Cell::new(None),
             left: Cell::new(0),
             interval: Cell::new(1),
             clock: now.clone(),
@@ -79,7 +88,42 @@ impl Reader {
     }
 }
 
+impl fmt::Debug for Lookups {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookups").field("reader", &self.reader).finish_non_exhaustive()
+    }
+}
+
 impl Lookups {
+    /// The fast answer from this thread's view; if there is none, the slow one, from a current view.
+    #[inline(always)]
+    fn with_view<T>(
+        &self,
+        fast: impl FnOnce(&View) -> Option<T>,
+        slow: impl FnOnce(&mut Arc<View>) -> Result<T>,
+    ) -> Result<T> {
+        // While the key is hashed, which may call the user's code, the view is not here. That code may look up keys, too,
+        // or panic: then the next lookup begins with the reader's view.
+        let view = self.view.take();
+        if let Some(view) = view {
+            let answer = fast(&view);
+            if let Some(answer) = answer {
+                self.view.set(Some(view));
+                return Ok(answer);
+            }
+            self.view.set(Some(view));
+        }
+        self.slowly(slow)
+    }
+
+    #[inline(never)]
+    fn slowly<T>(&self, slow: impl FnOnce(&mut Arc<View>) -> Result<T>) -> Result<T> {
+        let mut view = self.view.take().unwrap_or_else(|| self.reader.last_view());
+        let answer = slow(&mut view);
+        self.view.set(Some(view));
+        answer
+    }
+
     #[inline(always)]
     fn count_down(&self) -> Result<()> {
         match self.left.get().checked_sub(1) {
@@ -112,13 +156,13 @@ impl Lookup for Lookups {
     #[inline(always)]
     fn contains<K: Key>(&self, key: K) -> Result<bool> {
         self.count_down()?;
-        self.reader.contains(key)
+        self.with_view(|view| view.contains_fast(&key), |view| self.reader.contains_slow(view, &key))
     }
 
     #[inline]
     fn count<K: Key>(&self, key: K) -> Result<u32> {
         self.count_down()?;
-        self.reader.count(key)
+        self.with_view(|view| view.count_fast(&key), |view| self.reader.count_slow(view, &key))
     }
 
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {

@@ -17,12 +17,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use memmap2::{Advice, MmapOptions, MmapRaw};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
-#[cfg(target_os = "linux")]
-use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed};
 
 use super::memory::is_exceeded_by;
 use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId, Span};
-use crate::format::{Geometry, LIVE, LIVE_EPOCH, PAGE, REGION};
+use crate::format::{Geometry, LIVE, PAGE, REGION};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!(
@@ -149,56 +147,6 @@ impl Map {
         let product = u128::from(hash.position()) * u128::from(self.regions.count);
         // SAFETY: as for `region`: `position` is below 2^64, so the product's high half is below the number of regions.
         (Words(unsafe { &*self.regions.first.add((product >> 64) as usize) }), product as u64)
-    }
-
-    /// Gives the file back, and the memory: every word reads as 0 from now on, and the epoch as an odd number. Lookups that
-    /// read the map meanwhile find the odd epoch if they found any of the zeros, so they answer nothing.
-    ///
-    /// Where the system cannot do so, the file stays mapped until the map is dropped.
-    pub(crate) fn release(&self) {
-        #[cfg(target_os = "linux")]
-        let _ = self.try_release(|| ());
-    }
-
-    /// Calls `after` after each exchange of memory.
-    #[cfg(target_os = "linux")]
-    fn try_release(&self, after: impl Fn()) -> io::Result<()> {
-        /// A multiple of the page size of every system.
-        const HEAD: usize = 1 << 16;
-        const _: () = assert!(LIVE.is_multiple_of(HEAD as u64));
-        let (base, live, length) = (self.raw.as_ptr(), LIVE as usize, self.raw.len());
-        if length < live + HEAD {
-            return Ok(());
-        }
-        let head = MapMut::anonymous(HEAD as u64)?;
-        head.set_word(LIVE_EPOCH as usize / 8, u64::MAX);
-        // SAFETY: `HEAD` bytes from `live` on lie in the mapping that this type owns, at a multiple of the page size. They
-        // stay mapped and readable all the time, as the system exchanges them in one step for any other thread, and all
-        // accesses are atomic. The memory of `head` is moved there, so nothing of it is left to unmap.
-        unsafe {
-            mremap_fixed(
-                head.0.as_mut_ptr().cast(),
-                HEAD,
-                HEAD,
-                MremapFlags::MAYMOVE,
-                base.add(live).cast_mut().cast(),
-            )
-        }?;
-        std::mem::forget(head);
-        after();
-        let zeros = |from: usize, length: usize| {
-            let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-            // SAFETY: as above, of the bytes before and behind these.
-            unsafe { mmap_anonymous(base.add(from).cast_mut().cast(), length, ProtFlags::READ, flags) }?;
-            after();
-            io::Result::Ok(())
-        };
-        // After the head: whoever finds these zeros finds the odd epoch.
-        zeros(0, live)?;
-        if length > live + HEAD {
-            zeros(live + HEAD, length - live - HEAD)?;
-        }
-        Ok(())
     }
 
     /// Copies consecutive words. Each is read atomically; the whole is not.

@@ -5,7 +5,8 @@
 //!
 //! 1. A filter is unmapped and closed once its last reader is dropped, on whatever thread, although other threads that
 //!    looked something up in it go on.
-//! 2. An old generation is so with the first lookup of any thread after the doubling.
+//! 2. An old generation is so with the first lookup of any thread after the doubling; a thread's own handle keeps it until
+//!    the next lookup through it.
 
 #![cfg(target_os = "linux")]
 
