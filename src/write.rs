@@ -15,6 +15,7 @@ mod create;
 mod doubling;
 mod forgetting;
 mod inserted;
+mod lifetime;
 mod partition;
 mod pending;
 mod policy;

@@ -59,7 +59,7 @@ pub(crate) struct Time {
 
 impl Time {
     /// When its epoch began, in milliseconds since 1970.
-    const fn begin(&self) -> u64 {
+    pub(super) const fn begin(&self) -> u64 {
         self.epoch * self.forgetting.epoch
     }
 

@@ -44,6 +44,7 @@ mod growth;
 mod in_memory;
 mod kept;
 mod kinds;
+mod lifetimes;
 mod merged;
 mod models;
 mod multiset;
