@@ -1,0 +1,229 @@
+//! The folder that is served: which filters are in it, and which of them are open.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gowk::{Commits, Error, ErrorKind, Options};
+
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard};
+
+use crate::blocking;
+use crate::failure;
+use crate::filter::Filter;
+use crate::names;
+use crate::reply::Reply;
+
+/// Keys that share a lock wait for each other's opening.
+const LOCKS: usize = 64;
+
+type Open = HashMap<Vec<u8>, Arc<Filter>>;
+
+/// The filters of one folder.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    commits: Commits,
+    /// The most bytes of a new filter's file.
+    most_bytes: Option<u64>,
+    open: Mutex<Open>,
+    /// Held while a filter is created or first opened, so that all who ask for it wait for that; one for many keys.
+    opening: [AsyncMutex<()>; LOCKS],
+    /// Seconds since the server was started; the sweep counts them.
+    second: AtomicU64,
+}
+
+impl Folder {
+    /// The folder at this path, which must be there.
+    pub fn new(path: &Path, commits: Commits, most_bytes: Option<u64>) -> std::io::Result<Self> {
+        let path = path.canonicalize()?;
+        fs::read_dir(&path)?;
+        Ok(Self {
+            path,
+            commits,
+            most_bytes,
+            open: Mutex::default(),
+            opening: std::array::from_fn(|_| AsyncMutex::default()),
+            second: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether answers come before the commit.
+    pub fn is_early(&self) -> bool {
+        self.commits != Commits::Always
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn seconds(&self) -> u64 {
+        self.second.load(Ordering::Relaxed)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All filters that are open.
+    pub fn all_open(&self) -> Vec<Arc<Filter>> {
+        self.open().values().cloned().collect()
+    }
+
+    fn path_of(&self, key: &[u8]) -> Result<PathBuf, Reply> {
+        let file = names::file_of(key).map_err(|error| Reply::error(error.to_string()))?;
+        Ok(self.path.join(file))
+    }
+
+    /// Whether there is a file of this key.
+    pub fn has(&self, key: &[u8]) -> Result<bool, Reply> {
+        Ok(fs::metadata(self.path_of(key)?).is_ok())
+    }
+
+    fn find_open(&self, key: &[u8]) -> Option<Arc<Filter>> {
+        let filter = self.open().get(key)?.clone();
+        filter.note_use(self.seconds());
+        Some(filter)
+    }
+
+    async fn lock(&self, key: &[u8]) -> Option<AsyncMutexGuard<'_, ()>> {
+        match self.opening.get(place(key) as usize % LOCKS) {
+            Some(lock) => Some(lock.lock().await),
+            None => None,
+        }
+    }
+
+    /// The filter of a key; opens it if need be.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Arc<Filter>>, Reply> {
+        if let Some(filter) = self.find_open(key) {
+            return Ok(Some(filter));
+        }
+        let _others_wait = self.lock(key).await;
+        if let Some(filter) = self.find_open(key) {
+            return Ok(Some(filter));
+        }
+        if !self.has(key)? {
+            return Ok(None);
+        }
+        let (owned, path, commits) = (key.to_owned(), self.path_of(key)?, self.commits);
+        match blocking(move || Filter::open(&owned, &path, commits)).await? {
+            Ok(filter) => Ok(Some(self.add(filter))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failure::reply(&error)),
+        }
+    }
+
+    /// Adds a filter that was opened, unless another connection has done so.
+    fn add(&self, filter: Filter) -> Arc<Filter> {
+        filter.note_use(self.seconds());
+        self.open().entry(filter.key.clone()).or_insert_with(|| Arc::new(filter)).clone()
+    }
+
+    /// Creates the filter of a key; `None` if it is there already.
+    pub async fn create(&self, key: &[u8], options: Options) -> Result<Option<Arc<Filter>>, Reply> {
+        let (owned, path, commits) = (key.to_owned(), self.path_of(key)?, self.commits);
+        let options = match self.most_bytes {
+            Some(bytes) => options.max_file_size(bytes),
+            None => options,
+        };
+        let _others_wait = self.lock(key).await;
+        if self.has(key)? {
+            return Ok(None);
+        }
+        let create = move || {
+            let writer = options.create(&path)?.into_shared_with(commits)?;
+            Ok((Filter::open(&owned, &path, commits)?, writer))
+        };
+        match blocking(create).await? {
+            Ok((filter, writer)) => {
+                let filter = self.add(filter);
+                filter.adopt(writer);
+                Ok(Some(filter))
+            }
+            Err(Error::Exists { .. }) => Ok(None),
+            Err(error) => Err(failure::reply(&error)),
+        }
+    }
+
+    /// Removes the filter of a key; returns whether there was one.
+    pub async fn delete(&self, key: &[u8]) -> Result<bool, Reply> {
+        let Some(filter) = self.get(key).await? else { return Ok(false) };
+        filter.delete().await?;
+        self.forget(&filter);
+        Ok(true)
+    }
+
+    fn forget(&self, filter: &Arc<Filter>) {
+        let mut open = self.open();
+        if open.get(&filter.key).is_some_and(|found| Arc::ptr_eq(found, filter)) {
+            open.remove(&filter.key);
+        }
+    }
+
+    /// The keys of all filters, in the order of [`place`].
+    pub async fn keys(&self) -> Result<Vec<Vec<u8>>, Reply> {
+        let path = self.path.clone();
+        let list = move || -> std::io::Result<Vec<Vec<u8>>> {
+            let mut keys = Vec::new();
+            for entry in fs::read_dir(path)? {
+                let name = entry?.file_name();
+                keys.extend(names::key_of(Path::new::<OsStr>(&name)));
+            }
+            keys.sort_by_cached_key(|key| place(key));
+            Ok(keys)
+        };
+        let failed = |error| Reply::error(format!("{}: cannot list: {error}", self.path.display()));
+        blocking(list).await?.map_err(failed)
+    }
+
+    /// Once a second: follows files that were replaced or removed, and closes what nobody has asked for in `idle` seconds.
+    pub async fn sweep(&self, idle: u64) {
+        let now = self.second.fetch_add(1, Ordering::Relaxed) + 1;
+        for filter in self.all_open() {
+            let looked = filter.clone();
+            let is_there = blocking(move || {
+                let followed = looked.reader.refresh();
+                looked.path.exists() && followed.is_ok_and(|moved| !moved || is_alike(&looked))
+            });
+            if !is_there.await.unwrap_or(true) {
+                filter.set_gone();
+                eprintln!("gowk-serve: {}: the file is gone, or another one", filter.path.display());
+                let _ = filter.close_writer().await;
+                self.forget(&filter);
+            } else if now.saturating_sub(filter.last_used()) > idle {
+                if let Err(error) = filter.close_writer().await {
+                    eprintln!("gowk-serve: {error}");
+                }
+                filter.set_gone();
+                self.forget(&filter);
+            }
+        }
+    }
+
+    /// Commits and closes all filters; returns the failures.
+    pub async fn close(&self) -> Vec<Arc<Error>> {
+        let mut failures = Vec::new();
+        for filter in self.all_open() {
+            failures.extend(filter.close_writer().await.err());
+            self.forget(&filter);
+        }
+        failures
+    }
+}
+
+/// Whether the file that has taken the filter's place is of the same kind.
+fn is_alike(filter: &Filter) -> bool {
+    filter.reader.info().is_ok_and(|info| info.kind == filter.kind)
+}
+
+/// Where a key lies in a scan: it does not change while the key is there, so that a scan may go on behind any key. Below
+/// 2^48 and above 0.
+pub(crate) fn place(key: &[u8]) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    (hasher.finish() >> 16).max(1)
+}
