@@ -31,7 +31,7 @@ pub struct Filter {
     opening: AsyncMutex<()>,
     /// The folder's second in which somebody last asked for it.
     used: AtomicU64,
-    /// Whether its file is gone or another one, so that the folder no longer has it.
+    /// Whether the folder no longer has it: it is closed, and its file may be gone. Set with `opening` held.
     gone: AtomicBool,
 }
 
@@ -70,10 +70,6 @@ impl Filter {
         self.gone.load(Ordering::Relaxed)
     }
 
-    pub fn set_gone(&self) {
-        self.gone.store(true, Ordering::Relaxed);
-    }
-
     /// The writer, if it is open.
     pub fn open_writer(&self) -> Option<SharedWriter> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -83,20 +79,23 @@ impl Filter {
         std::mem::replace(&mut *self.writer.lock().unwrap_or_else(PoisonError::into_inner), writer)
     }
 
-    /// The writer; opens it if need be, which takes the filter's lock.
-    pub async fn writer(&self) -> Result<SharedWriter, Reply> {
+    /// The writer; opens it if need be, which takes the filter's lock. `None` if the folder no longer has this filter.
+    pub async fn writer(&self) -> Result<Option<SharedWriter>, Reply> {
         if let Some(writer) = self.open_writer() {
-            return Ok(writer);
+            return Ok(Some(writer));
         }
         let _one_at_a_time = self.opening.lock().await;
+        if self.is_gone() {
+            return Ok(None);
+        }
         if let Some(writer) = self.open_writer() {
-            return Ok(writer);
+            return Ok(Some(writer));
         }
         let (path, commits) = (self.path.clone(), self.commits);
         let open = move || Options::new().wait(PATIENCE).open_existing(path)?.into_shared_with(commits);
         let writer = blocking(open).await?.map_err(|error| failure::reply(&error))?;
         self.set_writer(Some(writer.clone()));
-        Ok(writer)
+        Ok(Some(writer))
     }
 
     /// Uses the writer of a filter that was just created.
@@ -133,9 +132,10 @@ impl Filter {
         self.reader.info().map_err(|error| failure::reply(&error))
     }
 
-    /// Commits all that waits and gives up the lock. The next change opens the writer again.
-    pub async fn close_writer(&self) -> Result<(), Arc<Error>> {
+    /// Commits all that waits and gives up the lock, for good: who asks for the key again gets another `Filter`.
+    pub async fn retire(&self) -> Result<(), Arc<Error>> {
         let _one_at_a_time = self.opening.lock().await;
+        self.gone.store(true, Ordering::Relaxed);
         match self.set_writer(None) {
             Some(writer) => writer.close().await,
             None => Ok(()),
@@ -145,6 +145,7 @@ impl Filter {
     /// Removes the filter's files. Nobody else may write to it then, and its readers keep what they have mapped.
     pub async fn delete(&self) -> Result<(), Reply> {
         let _one_at_a_time = self.opening.lock().await;
+        self.gone.store(true, Ordering::Relaxed);
         if let Some(writer) = self.set_writer(None) {
             writer.close().await.map_err(|error| failure::reply(&error))?;
         }
@@ -166,8 +167,6 @@ impl Filter {
             journal.push("-journal");
             remove(Path::new(&journal))
         });
-        deleted.await?.map_err(|error| failure::reply(&error))?;
-        self.set_gone();
-        Ok(())
+        deleted.await?.map_err(|error| failure::reply(&error))
     }
 }

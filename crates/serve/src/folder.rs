@@ -84,7 +84,7 @@ impl Folder {
     }
 
     fn find_open(&self, key: &[u8]) -> Option<Arc<Filter>> {
-        let filter = self.open().get(key)?.clone();
+        let filter = self.open().get(key).filter(|filter| !filter.is_gone())?.clone();
         filter.note_use(self.seconds());
         Some(filter)
     }
@@ -116,10 +116,12 @@ impl Folder {
         }
     }
 
-    /// Adds a filter that was opened, unless another connection has done so.
+    /// Adds a filter that was opened, with the lock of its key held.
     fn add(&self, filter: Filter) -> Arc<Filter> {
         filter.note_use(self.seconds());
-        self.open().entry(filter.key.clone()).or_insert_with(|| Arc::new(filter)).clone()
+        let filter = Arc::new(filter);
+        self.open().insert(filter.key.clone(), filter.clone());
+        filter
     }
 
     /// Creates the filter of a key; `None` if it is there already.
@@ -151,9 +153,9 @@ impl Folder {
     /// Removes the filter of a key; returns whether there was one.
     pub async fn delete(&self, key: &[u8]) -> Result<bool, Reply> {
         let Some(filter) = self.get(key).await? else { return Ok(false) };
-        filter.delete().await?;
+        let deleted = filter.delete().await;
         self.forget(&filter);
-        Ok(true)
+        deleted.map(|()| true)
     }
 
     fn forget(&self, filter: &Arc<Filter>) {
@@ -188,18 +190,17 @@ impl Folder {
                 let followed = looked.reader.refresh();
                 looked.path.exists() && followed.is_ok_and(|moved| !moved || is_alike(&looked))
             });
-            if !is_there.await.unwrap_or(true) {
-                filter.set_gone();
-                eprintln!("gowk-serve: {}: the file is gone, or another one", filter.path.display());
-                let _ = filter.close_writer().await;
-                self.forget(&filter);
-            } else if now.saturating_sub(filter.last_used()) > idle {
-                if let Err(error) = filter.close_writer().await {
-                    eprintln!("gowk-serve: {error}");
-                }
-                filter.set_gone();
-                self.forget(&filter);
+            let is_there = is_there.await.unwrap_or(true);
+            if filter.is_gone() || is_there && now.saturating_sub(filter.last_used()) <= idle {
+                continue;
             }
+            if !is_there {
+                eprintln!("gowk-serve: {}: the file is gone, or another one", filter.path.display());
+            }
+            if let Err(error) = filter.retire().await {
+                eprintln!("gowk-serve: {error}");
+            }
+            self.forget(&filter);
         }
     }
 
@@ -207,7 +208,7 @@ impl Folder {
     pub async fn close(&self) -> Vec<Arc<Error>> {
         let mut failures = Vec::new();
         for filter in self.all_open() {
-            failures.extend(filter.close_writer().await.err());
+            failures.extend(filter.retire().await.err());
             self.forget(&filter);
         }
         failures

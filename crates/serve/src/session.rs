@@ -254,12 +254,23 @@ impl Session {
         let batch = match self.batch_of(&filter) {
             Some(batch) => batch,
             None => {
-                let writer = filter.writer().await?;
+                let (filter, writer) = self.writer_of(filter).await?;
                 self.batches.push(Batch { filter, writer, steps: Vec::new(), outcomes: None });
                 self.batches.len() - 1
             }
         };
         self.add(batch, verb, keys, form)
+    }
+
+    /// The filter's writer. A filter that was closed just now is opened again.
+    async fn writer_of(&mut self, mut filter: Arc<Filter>) -> Result<(Arc<Filter>, SharedWriter), Reply> {
+        loop {
+            if let Some(writer) = filter.writer().await? {
+                return Ok((filter, writer));
+            }
+            let key = filter.key.clone();
+            filter = self.filter(&key).await?.ok_or_else(|| Reply::Error(failure::NOT_FOUND.to_owned()))?;
+        }
     }
 
     fn batch_of(&self, filter: &Arc<Filter>) -> Option<usize> {
