@@ -9,6 +9,7 @@ package gowk_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"gowk"
 )
@@ -326,8 +328,16 @@ func TestBatchesBesideTheGarbageCollector(t *testing.T) {
 			}
 		}
 	}()
-	for i := 0; i < 300; i++ {
-		value[[]gowk.Result](t)(w.InsertBatch(keys(i, i+100+i%7*300)))
+	// A key whose bytes look like pointers to memory that was freed: the next batch's array of keys comes to lie over them.
+	freed := make([]byte, 16<<20)
+	address := uint64(uintptr(unsafe.Pointer(&freed[8<<20])))
+	freed = nil
+	runtime.GC()
+	trap := binary.LittleEndian.AppendUint64(nil, address)
+	trap = bytes.Repeat(trap, 20_000)
+	for i := 0; i < 200; i++ {
+		value[[]gowk.Result](t)(w.InsertBatch([][]byte{trap}))
+		value[[]gowk.Result](t)(w.InsertBatch(keys(i, i+5000)))
 	}
 	close(done)
 	collecting.Wait()
