@@ -56,9 +56,16 @@ impl Vacuum {
                 self.store.display()
             ));
         }
+        let stay = store.log()?.len() as u64;
         output::print(|output| {
             output
                 .line(format_args!("{versions} versions and {files} files removed, {bytes} bytes in all"))?;
+            if versions == 0 && stay > self.keep.get() {
+                let grace = humantime::format_duration(self.grace);
+                output.line(format_args!(
+                    "{stay} versions stay, as they were replaced less than --grace {grace} ago"
+                ))?;
+            }
             if let Some(version) = version {
                 output.line(format_args!("version {version} says so"))?;
             }
