@@ -82,7 +82,7 @@ fn keys_that_others_have_committed_meanwhile_are_not_new() {
         let (out, err) = (first.out_lines(), first.err_lines());
         first.give(&lines(0..10));
         // The first process has chosen its base before it reads: it has opened the store.
-        std::thread::sleep(Duration::from_millis(500));
+        first.reads();
         assert_eq!(folder.run(&["dedup", "s"], lines(5..15)).done(), lines(5..15));
         folder.run(&["store", "compact", "s", "--all"], "").done();
         first.give(&lines(8..20));

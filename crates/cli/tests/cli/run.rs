@@ -202,6 +202,16 @@ impl Running {
         self.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
     }
 
+    /// Waits until the process has read all that it was given.
+    #[track_caller]
+    pub(crate) fn reads(&self) {
+        let (stdin, start) = (self.stdin.as_ref().unwrap(), Instant::now());
+        while rustix::io::ioctl_fionread(stdin).unwrap() > 0 {
+            assert!(start.elapsed() < DEADLINE, "the process does not read");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     pub(crate) fn out_lines(&mut self) -> Lines {
         Lines::of(self.stdout.take().unwrap())
     }
