@@ -191,7 +191,7 @@ def test_the_tool_ends_by_ctrl_c_as_it_does_alone(folder: Path) -> None:
     with gowk.Writer("seen", capacity=100) as writer:
         writer.commit()
         # The job waits for the filter.
-        code = [sys.executable, "-m", "gowk", "insert", "seen", "--wait", "60s", "a"]
+        code = [sys.executable, "-m", "gowk", "insert", "seen", "--wait=60s", "a"]
         child = subprocess.Popen(code, stderr=subprocess.PIPE)
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(1.0)

@@ -1,13 +1,10 @@
 //! Arguments that several verbs share: keys, threads, how to read a filter, and waiting for the lock.
 
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,36 +12,25 @@ use std::time::Duration;
 use clap::Args;
 use gowk::{KeyRules, Options};
 use gowk_ingest::keys::{Batch, Feed, Next};
-use gowk_ingest::{Item, Piece, Rules, Tally};
+use gowk_ingest::{Item, Piece, Rules, Tally, Unpack};
 
 use super::bar;
 use super::failure::Failure;
 use super::field::{FieldArgs, RuleArgs, TimeArgs};
 use super::output::Output;
-use super::paths::{check_outputs, is_store, is_store_and_no_key};
+use super::paths::{Sink, check_outputs, is_filter, is_store, is_store_and_no_key};
 use super::quantity;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Source};
 
-/// The first bytes of every filter.
-const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
-
-/// The arguments of the command, with a number behind `--wait` joined to it. Otherwise clap would take the number for a
-/// key or a file.
-pub(super) fn joined(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut joined: Vec<OsString> = Vec::new();
-    let mut options = true;
-    for argument in arguments {
-        options &= argument != "--";
-        let is_number = argument.to_str().is_some_and(|text| text.parse::<f64>().is_ok());
-        match joined.last_mut() {
-            Some(last) if options && is_number && last == "--wait" => {
-                last.push("=");
-                last.push(argument);
-            }
-            _ => joined.push(argument),
-        }
-    }
-    joined
+/// The argument behind `--wait` that may be its seconds or a key, if there is one. clap takes it for a key or a file, and
+/// people most often mean seconds: only they can say.
+pub(super) fn unclear_wait(arguments: &[OsString]) -> Option<&OsString> {
+    let options = arguments.iter().take_while(|argument| *argument != "--");
+    let both = options.clone().zip(options.skip(1));
+    let is_time = |text: &str| quantity::wait(text).is_ok() || quantity::duration(text).is_ok();
+    both.filter(|(option, _)| *option == "--wait")
+        .map(|(_, next)| next)
+        .find(|next| next.to_str().is_some_and(is_time))
 }
 
 /// Whether the arguments have a `--`, behind which all are keys.
@@ -71,6 +57,11 @@ pub(super) struct KeyArgs {
     /// Take inputs as they are, although they begin as packed files do: gzip, zstd, and others that are refused
     #[arg(long, conflicts_with = "keys")]
     plain: bool,
+
+    /// Read zstd inputs with windows up to 2^31 bytes, as `zstd --long=31` writes them: that takes up to 2 GiB of memory.
+    /// Windows up to 2^27 are read in any case
+    #[arg(long, value_name = "31", value_parser = quantity::long_window, conflicts_with_all = ["keys", "plain"])]
+    long: Option<u8>,
 
     /// Keys end with NUL instead of a newline, in input and output
     #[arg(short = '0', long)]
@@ -160,6 +151,14 @@ impl KeyArgs {
         if self.null { 0 } else { b'\n' }
     }
 
+    const fn unpack(&self) -> Unpack {
+        match self.long {
+            _ if self.plain => Unpack::Never,
+            Some(_) => Unpack::Long,
+            None => Unpack::Usual,
+        }
+    }
+
     /// The files to read, without standard input.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.input.iter().filter(|path| path.as_os_str() != "-").map(PathBuf::as_path)
@@ -175,11 +174,6 @@ impl KeyArgs {
         self.given().is_empty()
     }
 
-    pub(super) fn reads_standard_input(&self) -> bool {
-        self.given().is_empty()
-            && (self.input.is_empty() || self.input.iter().any(|path| path.as_os_str() == "-"))
-    }
-
     /// Fails if a key in front of `--` is the name of a file or store: the user most likely means the keys in it. A
     /// folder that is no store passes.
     fn check_no_file_is_a_key(&self) -> Result<(), Failure> {
@@ -189,7 +183,10 @@ impl KeyArgs {
             path.metadata().is_ok_and(|metadata| !metadata.is_dir()) || is_store_and_no_key(path)
         };
         match self.given().iter().take(in_front).find(named) {
-            Some(name) => Err(Failure::FileAsKey { is_filter: is_filter(name.as_ref()), name: name.into() }),
+            Some(name) => {
+                let is_filter = is_filter(name.as_ref()) || is_store(name.as_ref());
+                Err(Failure::FileAsKey { is_filter, name: name.into() })
+            }
             None => Ok(()),
         }
     }
@@ -205,7 +202,7 @@ impl KeyArgs {
                 .and_then(|is_dir| if is_dir { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
             let failed = |source| Failure::Input { input: path.display().to_string(), op: "read", source };
             outcome.map_err(failed)?;
-            if self.fields.is_parquet() { Ok(()) } else { source::check_format(path, self.plain) }
+            if self.fields.is_parquet() { Ok(()) } else { source::check_format(path, self.unpack()) }
         })
     }
 
@@ -235,59 +232,43 @@ impl KeyArgs {
         }
         let writes = writes || self.fields.rejects.is_some();
         if writes || self.fields.is_parquet() {
-            source::check_headers(self.files(), &rules, self.plain)?;
+            source::check_headers(self.files(), &rules, self.unpack())?;
         }
         let inputs = if self.input.is_empty() { vec!["-".into()] } else { self.input.clone() };
-        let (plain, missing, rejects) = (self.plain, self.fields.missing, self.fields.rejects.clone());
-        Reading { inputs, plain, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
+        let (unpack, missing, rejects) = (self.unpack(), self.fields.missing, self.fields.rejects.clone());
+        Reading { inputs, unpack, rules, missing, rejects, writes, steady, read: Arc::default() }.start()
     }
 
-    /// The file for records without a key, by its option.
-    pub(super) fn rejects(&self) -> (&'static str, Option<&Path>) {
-        ("--rejects", self.fields.rejects.as_deref())
+    /// The file for records without a key.
+    pub(super) fn rejects(&self) -> Option<Sink<'_>> {
+        self.fields.rejects.as_deref().map(|path| Sink::file("--rejects", path))
     }
 
-    /// Opens the file that `option` names, to append keys or records to it. Fails if that is an input, or standard
-    /// output.
-    pub(super) fn appending(&self, path: &Path, option: &'static str) -> Result<Output, Failure> {
-        let output = Output::appending(path, self.separator())?;
-        // Keys written to an input would be read and written again, without end.
-        let id = |metadata: Metadata| metadata.is_file().then(|| (metadata.dev(), metadata.ino()));
-        let of_stream = |stream: io::Result<OwnedFd>| File::from(stream.ok()?).metadata().ok().and_then(id);
-        let of_file = |file: &Path| file.metadata().ok().and_then(id);
-        let input = self.reads_standard_input().then(|| of_stream(io::stdin().as_fd().try_clone_to_owned()));
-        let streams = [
-            ("standard input".to_owned(), input.flatten()),
-            ("standard output".to_owned(), of_stream(io::stdout().as_fd().try_clone_to_owned())),
-        ];
-        let inputs = self.files().map(|input| (format!("the input {}", input.display()), of_file(input)));
-        let own = of_file(path);
-        if let Some((is, _)) = inputs.chain(streams).find(|(_, id)| id.is_some() && *id == own) {
-            return Err(Failure::RefusedOutput { path: path.to_owned(), is, option });
-        }
-        Ok(output)
+    /// The inputs; none if the keys are arguments. `-` is standard input.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &Path> + Clone {
+        let standard = self.is_stream() && self.input.is_empty();
+        standard.then_some(Path::new("-")).into_iter().chain(self.input.iter().map(PathBuf::as_path))
     }
 
-    /// Standard output, or a new file in its place. Fails if an output is a file of one of these filters.
+    /// Standard output, or a new file in its place. Fails if an output must not be one: [`check_outputs`].
     pub(super) fn output_of_lookups<'a>(
-        &self,
+        &'a self,
         path: Option<&Path>,
         filters: impl Iterator<Item = &'a Path> + Clone,
     ) -> Result<Output, Failure> {
-        check_outputs(&[("--output", path), self.rejects()], filters.clone())?;
+        let sink = path.map_or(Sink::standard(), |path| Sink::replaced("--output", path));
+        let outputs: Vec<Sink<'_>> = [sink].into_iter().chain(self.rejects()).collect();
+        check_outputs(&outputs, self.inputs(), filters)?;
         match path {
             Some(path) => Output::anew(path, self.separator()),
-            None => {
-                let output = Output::standard(self.separator())?;
-                filters.into_iter().try_for_each(|filter| output.check_beside(filter)).map(|()| output)
-            }
+            None => Output::standard(self.separator()),
         }
     }
 
     /// Opens the file for records without a key, if one is given.
     pub(super) fn aside(&self, prints: bool) -> Result<Aside, Failure> {
-        let (option, rejects) = self.rejects();
-        let rejects = rejects.map(|path| self.appending(path, option)).transpose()?;
+        let rejects = self.fields.rejects.as_deref();
+        let rejects = rejects.map(|path| Output::appending(path, self.separator())).transpose()?;
         Ok(Aside::new(rejects, prints))
     }
 
@@ -302,6 +283,7 @@ impl KeyArgs {
         mut take: impl FnMut(&mut Output, &[Item<'_>]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<Tally, Failure> {
         let mut aside = self.aside(prints)?;
+        aside.rejects.as_mut().map_or(Ok(()), |rejects| rejects.go_on(None))?;
         let mut feed = self.start((known, None), file, prints, false)?.feed;
         loop {
             let next = match feed.try_next()? {
@@ -329,9 +311,4 @@ impl KeyArgs {
             }
         }
     }
-}
-
-/// Whether the path leads to a filter or a store.
-fn is_filter(path: &Path) -> bool {
-    source::beginning(path).starts_with(MAGIC) || is_store(path)
 }

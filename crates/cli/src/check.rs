@@ -11,6 +11,7 @@ use super::arguments::{KeyArgs, ReadArgs, ThreadArgs};
 use super::failure::Failure;
 use super::json;
 use super::outcome::Outcome;
+use super::paths;
 use super::quantity;
 use super::window::Window;
 
@@ -57,7 +58,8 @@ pub(super) struct Check {
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
 
-    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole
+    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole;
+    /// compressed if it ends in .zst
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -89,7 +91,7 @@ impl Check {
         let window = Window::open(std::iter::once(&self.file).chain(&self.filter), &options)?;
         let rules = window.rules()?;
         window.check_rules(rules, &self.file)?;
-        let mut output = self.keys.output_of_lookups(self.output.as_deref(), window.files())?;
+        let mut output = self.keys.output_of_lookups(paths::output(self.output.as_ref()), window.files())?;
         let prints_keys = !(self.count || self.quiet || self.json || self.mask);
         let (mut all, mut selected) = (0, 0);
         let skipped =

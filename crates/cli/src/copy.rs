@@ -41,12 +41,17 @@ impl Copy {
             options.read(&self.file)?.copy_over(&self.dest, &mut bar::of("copying"))?;
             return Ok(());
         }
+        let in_the_way = |error| match error {
+            error @ Error::Exists { .. } => Failure::InTheWay(error),
+            error => error.into(),
+        };
+        // Before the library opens a lock file beside a file that is no filter.
+        if self.dest.exists() {
+            return Err(in_the_way(Error::Exists { path: self.dest.clone() }));
+        }
         match AnyReader::open(&self.file, &options)? {
             AnyReader::Filter(reader) => {
-                reader.copy_to(&self.dest, &mut bar::of("copying")).map_err(|error| match error {
-                    error @ Error::Exists { .. } => Failure::InTheWay(error),
-                    error => error.into(),
-                })?;
+                reader.copy_to(&self.dest, &mut bar::of("copying")).map_err(in_the_way)?;
             }
             AnyReader::Store(reader) => reader.join_to(&self.dest, &mut bar::of("joining"))?,
         }

@@ -9,6 +9,7 @@ use gowk::Options;
 use super::arguments::{KeyArgs, ReadArgs};
 use super::failure::Failure;
 use super::output;
+use super::paths;
 use super::store::AnyReader;
 
 /// Print how many copies of each key are stored: COUNT, a tab, KEY
@@ -28,7 +29,8 @@ pub(super) struct Count {
     /// Filter or store to look into
     file: PathBuf,
 
-    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole
+    /// Write to this file instead of standard output; it takes the place of an older one at the end, when it is whole;
+    /// compressed if it ends in .zst
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -45,7 +47,7 @@ impl Count {
         let options = self.keys.rules.apply(self.read.apply(Options::new()));
         let reader = AnyReader::open(&self.file, &options)?;
         let file = std::iter::once(self.file.as_path());
-        let mut output = self.keys.output_of_lookups(self.output.as_deref(), file)?;
+        let mut output = self.keys.output_of_lookups(paths::output(self.output.as_ref()), file)?;
         let (highest, mut at_least) = (reader.slots_per_bucket()?.highest_count(), 0_u64);
         let rules = Some(reader.key_rules(&self.file)?);
         self.keys.each_batch(rules, &self.file, false, &mut output, |output, keys| {

@@ -11,8 +11,7 @@ use super::creation::{DEDUP_RATE, FORGETTING_RATE, Shape, refused};
 use super::failure::Failure;
 use super::intake::{InsertArgs, IntakeArgs, Verb};
 use super::outcome::Outcome;
-use super::output::Output;
-use super::paths::is_same;
+use super::paths::{is_same, output};
 use super::quantity;
 use super::window::Window;
 
@@ -27,10 +26,9 @@ use super::window::Window;
 /// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
 /// --counting on a set, another --forget-after than the filter's, or a lower false-positive rate than the filter's, is an error.
 ///
-/// Keys are committed after they are printed: a crash can repeat a line, and never loses one. SIGINT, SIGTERM and
-/// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. An
-/// output that is closed from the start is an error. To remember keys without printing them, redirect the output to
-/// /dev/null.
+/// Keys are committed after they are printed: a crash can repeat a line (not with --output), and never loses one. SIGINT, SIGTERM and
+/// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. To
+/// remember keys without printing them, use `gowk insert`.
 ///
 /// Into a store, keys are printed at the end: by then it is known which of them other processes have brought meanwhile,
 /// and those are not printed. With --token, they are printed after the commit, and by each later run of the same
@@ -42,8 +40,10 @@ use super::window::Window;
 /// there; FILE is created if it is not. A repeated --token prints what the first run printed only if the others have
 /// not changed since.
 ///
-/// With --output, run the same command again after a crash: it goes on behind what the file has. What is in the
-/// file counts as printed.
+/// With --output, each new line is in the file exactly once, whatever kills the process: run the same command again with the
+/// same input. The filter remembers with each commit how long the file is, and the next run first cuts off what was written
+/// after the last commit. Into a store, that holds for what is committed once: a run that dies while it prints leaves lines
+/// that the next run prints again.
 ///
 /// A key that the filter has no room for is named on standard error, and printed as new each time that it comes. The
 /// exit code is 2 then, at the end.
@@ -68,7 +68,7 @@ pub(super) struct Dedup {
     #[arg(long, value_name = "FILE")]
     filter: Vec<PathBuf>,
 
-    /// Append the new keys to this file instead of printing them; it is made if it is not there
+    /// Append the new keys to this file instead of printing them, each exactly once; compressed if it ends in .zst
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -97,13 +97,11 @@ const CREATION: &str = "Options for a filter that is not there yet";
 
 impl Dedup {
     pub(super) fn run(self) -> Result<Outcome, Failure> {
-        if self.output.is_none() {
-            Output::check_kept()?;
-        }
         if let Some(file) = self.filter.iter().find(|file| is_same(file, &self.file)) {
             return Err(Failure::WindowOfItself { file: file.clone() });
         }
-        let bar = self.intake.bar(true, self.output.is_none());
+        let output = output(self.output.as_ref());
+        let bar = self.intake.bar(true, output.is_none());
         let window = Window::open(&self.filter, &self.intake.options(&bar))?;
         let (file, shape) = (&self.file, &self.shape);
         let filter = |options: Options| {
@@ -126,7 +124,7 @@ impl Dedup {
         };
         let verb = Verb {
             prints: true,
-            output: self.output.as_deref(),
+            output,
             window,
             insert: Some(&self.insert),
             bar: Some(bar),

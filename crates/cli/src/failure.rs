@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gowk::{Error, GrowthRefusal, Kind};
 use gowk_ingest::keys::Foreign;
 
+use super::paths;
 use super::quantity;
 
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,15 @@ pub(super) enum Failure {
     #[error("{}: is the filter that the keys go into, and cannot be a --filter as well; leave it out", file.display())]
     WindowOfItself { file: PathBuf },
 
+    #[error(
+        "{}: is the filter that the keys go into, and cannot be merged into itself; name the others alone",
+        file.display()
+    )]
+    MergeOfItself { file: PathBuf },
+
+    #[error("{}: is named twice; its keys would be counted twice; name each filter once", file.display())]
+    MergedTwice { file: PathBuf },
+
     #[error("{}: {option} is for stores, and this is none; leave it out, or create a store", file.display())]
     ForStores { file: PathBuf, option: &'static str },
 
@@ -58,6 +68,12 @@ pub(super) enum Failure {
 
     #[error("{}; or replace it, and forget its keys, with --force", with_remedy(.0))]
     InTheWay(Error),
+
+    /// Some inputs could not be read to their ends; each was reported.
+    #[error(
+        "{failed} of {of} inputs could not be read to their ends; all others were; correct these and run this again"
+    )]
+    Inputs { failed: u64, of: u64 },
 
     #[error("{input}: cannot {op}: {source}; check the path given with --input")]
     Input { input: String, op: &'static str, source: io::Error },
@@ -71,18 +87,8 @@ pub(super) enum Failure {
     #[error("standard output: cannot write: {}; {} and run the command again", .0, output_remedy(.0))]
     Output(#[source] io::Error),
 
-    #[error(
-        "standard output: is closed, or the null device opened for reading and writing, so that keys would be \
-         remembered although nobody gets them; redirect it to a file, or use `gowk insert`; to throw the keys away, \
-         redirect it with `> /dev/null`"
-    )]
-    Lost,
-
-    #[error(
-        "standard output: is {}, a file of the filter itself; redirect it to another file",
-        file.display()
-    )]
-    OwnOutput { file: PathBuf },
+    #[error("standard output: is {is}; redirect it to another file")]
+    StandardOutputIs { is: String },
 
     #[error("{}: cannot {op}: {source}; {} and run the command again", path.display(), output_remedy(source))]
     File { path: PathBuf, op: &'static str, source: io::Error },
@@ -96,6 +102,13 @@ pub(super) enum Failure {
         written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
     )]
     NoRoom { cause: String, refused: u64, keys: u64, place: &'static str, written: Option<PathBuf> },
+
+    /// All keys were late or early.
+    #[error(
+        "{}: none of the {keys} keys was stored: all their times are late or early; check the field of the time, and its unit",
+        file.display()
+    )]
+    AllUntimely { file: PathBuf, keys: u64 },
 
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
@@ -184,6 +197,7 @@ impl From<gowk_ingest::Error> for Failure {
             Error::Input { path, problem: InputProblem::Io { op, source } } => {
                 Self::Input { input: path.display().to_string(), op, source }
             }
+            Error::Inputs { failed, of, .. } => Self::Inputs { failed: failed.len() as u64, of },
             error @ Error::Input { .. } => Self::Records(error),
             error => Self::Ingest(error),
         }
@@ -273,14 +287,21 @@ pub(super) fn with_remedy(error: &Error) -> String {
              written, as `gowk info` does; or open a copy that `gowk copy` made",
             path.display()
         ),
+        Error::Empty { path } if paths::store_of(path).is_some() => {
+            format!("{error}, and belongs to a store; restore it from a copy of the store")
+        }
         Error::Empty { .. } => {
             format!("{error}; `gowk create` makes one, and `gowk dedup` does where there is no file")
         }
         Error::Unlike { .. } => format!("{error} (`gowk create --like`)"),
         Error::Exists { path } => format!("{}: exists already; choose another name", path.display()),
         Error::Locked { path } => {
+            let holder =
+                paths::holder(path).map_or_else(String::new, |process| format!(", process {process}"));
             let path = path.display();
-            format!("{path}: locked by another writer; try again when it is done, or wait with --wait")
+            format!(
+                "{path}: locked by another writer{holder}; try again when it is done, or wait with --wait"
+            )
         }
         error => match remedy(error) {
             Some(remedy) => format!("{error}; {remedy}"),
@@ -290,20 +311,19 @@ pub(super) fn with_remedy(error: &Error) -> String {
 }
 
 /// The option of `ingest` that does what the library's message proposes.
-const fn by_option(error: &gowk_ingest::Error) -> &'static str {
+pub(super) const fn by_option(error: &gowk_ingest::Error) -> &'static str {
     use gowk_ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
         Error::CursorFull { .. } => " (--forget-missing, --forget JOB)",
         Error::Cursor { .. } | Error::Job { problem: JobProblem::OtherOptions { .. }, .. } => {
             " (--forget JOB)"
         }
+        Error::Input { problem: InputProblem::Shrunken { .. } | InputProblem::Changed { .. }, .. } => {
+            " (--restart INPUT; `rotated = \"restart\"` under [input] does that for all)"
+        }
         Error::Input {
             problem:
-                InputProblem::Shrunken { .. }
-                | InputProblem::Changed { .. }
-                | InputProblem::GrownWithinRecord
-                | InputProblem::Gone { .. }
-                | InputProblem::OtherOptions { .. },
+                InputProblem::GrownWithinRecord | InputProblem::Gone { .. } | InputProblem::OtherOptions { .. },
             ..
         } => " (--restart INPUT)",
         Error::Input { problem: InputProblem::Json { .. }, .. } => {
@@ -319,7 +339,7 @@ const fn by_option(error: &gowk_ingest::Error) -> &'static str {
 }
 
 /// The same for the other verbs.
-fn by_option_of_keys(error: &gowk_ingest::Error) -> &'static str {
+pub(super) fn by_option_of_keys(error: &gowk_ingest::Error) -> &'static str {
     use gowk_ingest::{Error, InputProblem};
     let Error::Input { problem, .. } = error else { return "" };
     match problem {
@@ -334,6 +354,7 @@ fn by_option_of_keys(error: &gowk_ingest::Error) -> &'static str {
         InputProblem::Truncated { .. } | InputProblem::Corrupt { .. } | InputProblem::Foreign { .. } => {
             ", or take it as it is (--plain)"
         }
+        InputProblem::LongWindow => " (--long=31 for this command)",
         InputProblem::Json { .. } => ", or go on after it (--rejects FILE)",
         InputProblem::NoKey { .. } => " (--missing drop)",
         _ => "",

@@ -17,9 +17,18 @@ pub(super) struct FieldArgs {
     #[arg(long, value_name = "COLUMNS", conflicts_with_all = ["keys", "null"], group = "records")]
     csv: Option<String>,
 
-    /// What lies between the columns: one character, or \t
+    /// What lies between the columns: one character, or \t. With \t a quote is a character like any other, unless --quotes
+    /// is given
     #[arg(long, value_name = "C", requires = "csv", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
+
+    /// Fields may have quotes around them, as with every delimiter but \t
+    #[arg(long, requires = "csv", conflicts_with = "no_quotes")]
+    quotes: bool,
+
+    /// A quote is a character like any other, as with the delimiter \t
+    #[arg(long, requires = "csv")]
+    no_quotes: bool,
 
     /// Each line is a JSON object, and the key is this field of it: the text of a string, or a number, true or false as it
     /// is written. user.name is the field `name` of the object in the field `user`; a name with a dot is written user\.name.
@@ -27,14 +36,14 @@ pub(super) struct FieldArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "null"], group = "records")]
     json_field: Option<String>,
 
-    /// Inputs are Parquet files, and the key is this column: a string, binary, integer, boolean or UUID one. user.name is
-    /// the field `name` of the struct `user`, as in --json-field. The column's values are printed, each on a line (with
+    /// Inputs are Parquet files, and the key is this column, whose values are printed, not rows. It is a string, binary,
+    /// integer, boolean or UUID one. user.name is the field `name` of the struct `user`, as in --json-field. Values are printed each on a line (with
     /// -0, before a NUL, for values that hold newlines): no other column is read. A row that is null has no key. This
     /// needs a gowk built with the feature `parquet`, as that of the Python package is
     #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "plain"], group = "records")]
     column: Option<String>,
 
-    /// What becomes of records that lack the field, or hold no single value in it: they are left out, printed as new ones
+    /// What becomes of records that lack the field, or hold an empty or no single value in it: they are left out, printed as new ones
     /// are, or the first of them is an error. If no record has the field, that is an error in any case
     #[arg(long, value_enum, default_value_t, requires = "records")]
     pub(super) missing: Missing,
@@ -50,7 +59,7 @@ pub(super) struct FieldArgs {
 pub(super) struct TimeArgs {
     /// Keys were seen at the time in this field of their lines, and not now: for forgetting filters, with --json-field,
     /// and written like it. A time is RFC 3339, as in 2026-05-03T12:00:00Z, or a number of seconds since 1970, or of
-    /// milliseconds if it is 10^11 or more. A record without one has no key. A key is late if the filter has forgotten
+    /// milliseconds, microseconds or nanoseconds if it is 10^11, 10^14 or 10^17 or more. A record without one has no key. A key is late if the filter has forgotten
     /// that time, and early if it is more than five minutes ahead of the clock: both are counted, and neither printed nor
     /// stored
     #[arg(long, value_name = "NAME", requires = "json_field", conflicts_with_all = ["csv", "column"])]
@@ -121,11 +130,19 @@ impl FieldArgs {
     /// The format of records; `separator` ends them if they are lines.
     pub(super) fn format(&self, separator: u8) -> Format {
         match (&self.csv, &self.json_field, &self.column) {
-            (Some(columns), _, _) => Format::csv(columns, self.delimiter),
+            (Some(columns), _, _) => self.csv(columns),
             (None, Some(path), _) => Format::jsonl(path),
             (None, None, Some(path)) => Format::parquet(path),
             (None, None, None) => Format::Lines(separator),
         }
+    }
+
+    fn csv(&self, columns: &str) -> Format {
+        let mut format = Format::csv(columns, self.delimiter);
+        if let Format::Csv { quotes, .. } = &mut format {
+            *quotes = self.quotes || *quotes && !self.no_quotes;
+        }
+        format
     }
 
     /// Fails if the inputs are Parquet and this build does not read that.

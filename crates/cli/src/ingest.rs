@@ -7,11 +7,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use gowk::Options;
-use gowk_ingest::{Event, Job};
+use gowk_ingest::{Event, Job, Tally};
 
 use super::arguments::LockArgs;
 use super::creation::refused;
-use super::failure::{Failure, HowToGoOn};
+use super::failure::{Failure, HowToGoOn, by_option};
 use super::json;
 use super::outcome::Outcome;
 use super::output;
@@ -47,6 +47,10 @@ A job file:
   # trim = true                 # white space around keys
   # skip_empty = true
   # max_key_length = 4096       # bytes; longer keys are counted and skipped
+  # quotes = false              # csv: a quote is a character like any other, as it is with delimiter = \"\\t\"
+  # long = 31                   # zstd files with windows of up to 2 GiB
+  # settle = \"0s\"               # a last line without an end is left while its file is younger than this [default: 1m]
+  # rotated = \"restart\"         # a file that was cut or replaced is read from its start; [default: error]
   # missing = \"fail\"            # a record without the field ends the run; [default: drop]; keep needs records = true
   [commit]
   # every_keys = 1_000_000      # commits also after so many keys
@@ -63,7 +67,9 @@ once the filter is larger, `gowk insert seen.gowk --input refused.txt` does.
 Examples:
   gowk ingest nightly.toml
   gowk ingest nightly.toml --dry-run
-  gowk ingest nightly.toml --restart logs/app.log       after it was rotated")]
+  gowk ingest nightly.toml --restart logs/app.log       after it was rotated
+
+A damaged input keeps the others from nothing: they are read, and the exit code is 2.")]
 pub(super) struct Ingest {
     /// Job file
     job: PathBuf,
@@ -145,6 +151,11 @@ impl Ingest {
                 Event::Commit { number, keys } if self.json => {
                     json::Event::Commit { number, keys }.tell();
                 }
+                Event::Failed { error } => {
+                    // The error itself does not lend its parts.
+                    let text = format!("{error}{}", by_option(error));
+                    pace.aside(|| output::note(text));
+                }
                 Event::Refused { input, number, key, cause } => {
                     let input = input.display().to_string().into();
                     pace.aside(|| refusals.tell(key, &Place { input, unit: "key", number }, cause));
@@ -157,13 +168,29 @@ impl Ingest {
             }
         });
         pace.clear();
-        let summary = summary.map_err(|error| {
-            refusals.tell_total();
-            self.failed(error)
-        })?;
+        let (summary, failed) = match summary {
+            Err(gowk_ingest::Error::Inputs { failed, of, summary: Some(summary) }) => {
+                (*summary, Some(Failure::Inputs { failed: failed.len() as u64, of }))
+            }
+            summary => {
+                let failed = |error| {
+                    refusals.tell_total();
+                    self.failed(error)
+                };
+                (summary.map_err(failed)?, None)
+            }
+        };
         let signal = stop.transpose()?.and_then(|stop| stop.signal()).filter(|_| !summary.finished);
         output::print(|output| report::summary(job, &summary, signal, self.json, output))?;
-        refusals.outcome(summary.run.keys, job.refused(), signal)
+        let outcome = refusals.outcome(summary.run.keys, job.refused(), signal)?;
+        let Tally { keys, late, early, .. } = summary.run;
+        match failed {
+            Some(failed) if signal.is_none() => Err(failed),
+            _ if keys > 0 && late + early == keys => {
+                Err(Failure::AllUntimely { file: job.filter().to_owned(), keys })
+            }
+            _ => Ok(outcome),
+        }
     }
 
     fn failed(&self, error: gowk_ingest::Error) -> Failure {

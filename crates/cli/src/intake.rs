@@ -9,6 +9,7 @@
 //!    processes have committed meanwhile are not printed, and not counted as new.
 
 mod loss;
+mod outputs;
 
 use std::iter;
 use std::num::NonZeroU64;
@@ -32,13 +33,14 @@ use super::json;
 use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::pace::{self, Pace};
-use super::paths::{self, check_outputs};
+use super::paths::{self, Sink, check_outputs};
 use super::quantity;
 use super::refused::Refusals;
 use super::source::{self, AHEAD, Aside, Read, Source};
 use super::stop::Stop;
 use super::window::Window;
 use loss::Loss;
+use outputs::Outputs;
 
 /// The time from one commit to the next, unless the last one took long or `--commit-every-seconds` is given. Keys are counted
 /// only with `--commit-every`: a commit writes each changed page, and a million keys change most pages of a large filter.
@@ -79,6 +81,10 @@ pub(super) struct InsertArgs {
     /// Append keys that the filter or store has no room for to this file, ended as those of the output are
     #[arg(long, value_name = "PATH")]
     refused: Option<PathBuf>,
+
+    /// Append the keys that are not new to this file, or their records, as new ones are printed
+    #[arg(long, value_name = "PATH")]
+    seen: Option<PathBuf>,
 
     /// At the end, say on standard error how many keys were read, new, seen before and refused, how many records had no
     /// key, and how long it took; on a terminal this is said in any case
@@ -149,9 +155,14 @@ impl IntakeArgs {
     ) -> Result<Outcome, Failure> {
         self.keys.check()?;
         let refused = verb.insert.and_then(|insert| insert.refused.as_deref());
-        let outputs = [("--output", verb.output), ("--refused", refused), self.keys.rejects()];
-        check_outputs(&outputs, std::iter::once(verb.file).chain(verb.window.files()))?;
-        let output = self.output(verb)?;
+        let output = verb.output.map_or(Sink::standard(), |path| Sink::file("--output", path));
+        let refused_to = refused.map(|path| Sink::file("--refused", path));
+        let seen = verb.insert.and_then(|insert| insert.seen.as_deref());
+        let seen_to = seen.map(|path| Sink::file("--seen", path));
+        let outputs: Vec<Sink<'_>> =
+            [output].into_iter().chain(refused_to).chain(seen_to).chain(self.keys.rejects()).collect();
+        check_outputs(&outputs, self.keys.inputs(), iter::once(verb.file).chain(verb.window.files()))?;
+        let mut output = self.output(verb)?;
         let prints = verb.prints && verb.output.is_none();
         let bar = verb.bar.clone().unwrap_or_else(|| self.bar(verb.insert.is_some(), prints));
         let options = self.options(&bar);
@@ -167,14 +178,16 @@ impl IntakeArgs {
         if verb.insert.is_some_and(|insert| insert.time.is_given()) {
             destination.check_times()?;
         }
-        let rules = destination.key_rules()?;
+        let (rules, time) = (destination.key_rules()?, verb.insert.map(|insert| &insert.time));
         verb.window.check_rules(rules, verb.file)?;
-        let writes = verb.prints || refused.is_some();
-        let refused = refused.map(|path| self.keys.appending(path, "--refused")).transpose()?;
-        let refusals = Refusals::new(verb.file, destination.is_store(), self.json, refused);
-        let aside = self.keys.aside(verb.prints)?;
-        let time = verb.insert.map(|insert| &insert.time);
+        let writes = verb.prints || refused.is_some() || seen.is_some();
+        let appending = |path| Output::appending(path, self.keys.separator());
+        let (mut refused, mut seen) = (refused.map(appending).transpose()?, seen.map(appending).transpose()?);
+        let mut aside = self.keys.aside(verb.prints)?;
         let source = self.keys.start((rules, time), verb.file, writes, destination.is_store())?;
+        let all = iter::once(&mut output).chain(&mut refused).chain(&mut seen).chain(&mut aside.rejects);
+        let remembered = Outputs::claim(&mut destination, all)?;
+        let refusals = Refusals::new(verb.file, destination.is_store(), self.json, refused);
         let pace = Pace::new(bar, source.bytes.is_some(), false);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
         let Source { mut feed, read, bytes } = source;
@@ -189,7 +202,10 @@ impl IntakeArgs {
             is_told,
             output,
             refusals,
+            seen,
             aside,
+            remembered,
+            is_end: false,
             pace,
             read,
             bytes,
@@ -201,6 +217,7 @@ impl IntakeArgs {
         let clock = self.clock(destination.is_store());
         let mut pump = Pump::new(destination, verb.deed, clock, AHEAD).rebasing(verb.prints);
         let ended = pump.run(&mut intake, &mut feed).and_then(|ended| {
+            intake.is_end = true;
             // An update of a store is committed only after the whole input.
             if ended && !is_done || !pump.destination().is_store() {
                 pump.commit(&mut intake)?;
@@ -239,11 +256,10 @@ impl IntakeArgs {
     }
 
     fn output(&self, verb: &Verb<'_>) -> Result<Output, Failure> {
-        let Some(path) = verb.output else {
-            let output = Output::standard(self.keys.separator())?;
-            return output.check_beside(verb.file).map(|()| output);
-        };
-        self.keys.appending(path, "--output")
+        match verb.output {
+            Some(path) => Output::appending(path, self.keys.separator()),
+            None => Output::standard(self.keys.separator()),
+        }
     }
 
     fn filter(&self, verb: &Verb<'_>, writer: Result<Writer, Failure>) -> Result<Opened, Failure> {
@@ -304,7 +320,11 @@ struct Intake<'a> {
     is_told: bool,
     output: Output,
     refusals: Refusals,
+    seen: Option<Output>,
     aside: Aside,
+    remembered: Outputs,
+    /// Whether the next commit is the last one.
+    is_end: bool,
     pace: Pace,
     /// Bytes of the inputs read so far, and all of them if their number is known.
     read: Arc<AtomicU64>,
@@ -330,8 +350,9 @@ impl Work for Intake<'_> {
     }
 
     fn read(&mut self, pieces: &[Piece<Read>]) -> Result<(), Failure> {
-        let header = self.aside.take(pieces.iter(), &mut self.output)?;
-        header.map_or(Ok(()), |header| self.refusals.header(header))
+        let Some(header) = self.aside.take(pieces.iter(), &mut self.output)? else { return Ok(()) };
+        self.refusals.header(header)?;
+        self.seen.as_mut().map_or(Ok(()), |seen| seen.header(header))
     }
 
     fn is_stopped(&mut self, destination: &Destination, taken: u64) -> bool {
@@ -347,6 +368,10 @@ impl Work for Intake<'_> {
 
     fn write(&mut self, item: Item<'_>) -> Result<(), Failure> {
         if self.verb.prints { self.output.key(item.record) } else { Ok(()) }
+    }
+
+    fn seen(&mut self, item: Item<'_>) -> Result<(), Failure> {
+        self.seen.as_mut().map_or(Ok(()), |seen| seen.key(item.record))
     }
 
     fn refuse(
@@ -365,8 +390,11 @@ impl Work for Intake<'_> {
         Ok(())
     }
 
-    fn sync(&mut self, _: &mut Destination) -> Result<(), Failure> {
-        self.outputs().try_for_each(Output::sync)
+    fn sync(&mut self, destination: &mut Destination) -> Result<(), Failure> {
+        self.outputs().try_for_each(Output::sync)?;
+        let Self { output, aside, refusals, seen, remembered, .. } = self;
+        let all = iter::once(output).chain(&mut aside.rejects).chain(&mut refusals.output).chain(seen);
+        remembered.remember(destination, all, self.is_end).map(drop)
     }
 
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool) {
@@ -392,7 +420,7 @@ impl Work for Intake<'_> {
 impl Intake<'_> {
     /// All that is written to: the output, and the files for other records and keys.
     fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
-        let others = [&mut self.aside.rejects, &mut self.refusals.output];
+        let others = [&mut self.aside.rejects, &mut self.refusals.output, &mut self.seen];
         iter::once(&mut self.output).chain(others.into_iter().flatten())
     }
 
@@ -400,6 +428,7 @@ impl Intake<'_> {
     fn finish(mut self, pump: Pump, signal: Option<i32>, is_done: bool) -> Result<Outcome, Failure> {
         self.pace.clear();
         let (taken, is_store) = (pump.taken(), pump.destination().is_store());
+        let saturated = pump.saturated();
         let file = self.verb.file.display();
         if let (Some(signal), true) = (signal, is_store) {
             self.refusals.tell_total();
@@ -436,9 +465,21 @@ impl Intake<'_> {
             ));
         }
         let outcome = self.refusals.outcome(taken, None, signal)?;
+        if taken > 0 && self.tally.late + self.tally.early == taken {
+            return Err(Failure::AllUntimely { file: self.verb.file.to_owned(), keys: taken });
+        }
+        if saturated > 0 {
+            output::note(format_args!(
+                "{file}: {saturated} of {taken} keys keep the highest count: it stands for any number of copies, so that \
+                 nothing can be removed from it"
+            ));
+        }
         let absent = taken.saturating_sub(self.tally.new);
         if self.verb.deed == Deed::Remove && signal.is_none() && absent > 0 {
             output::note(format_args!("{file}: {absent} of {taken} keys were absent"));
+            return Ok(Outcome::NotFound);
+        }
+        if saturated > 0 && signal.is_none() {
             return Ok(Outcome::NotFound);
         }
         Ok(outcome)
@@ -526,9 +567,10 @@ impl Intake<'_> {
             };
         }
         let within = pump.within().filter(|[there, _]| *there > 0);
-        if pump.taken() == 0 && within.is_none() {
+        if pump.taken() == 0 && within.is_none() && (self.remembered.is_empty() || cause.is_output()) {
             return cause;
         }
+        self.is_end = true;
         // Commits even if no key was taken since the last commit: some keys of the batch that failed may be stored, and
         // printed. Does not repeat a failed commit: it would most likely fail again.
         if !cause.is_output()
@@ -540,6 +582,9 @@ impl Intake<'_> {
         }
         self.refusals.tell_total();
         let (taken, committed) = (pump.taken(), pump.committed());
+        if taken == 0 && within.is_none() {
+            return cause;
+        }
         match pump.in_doubt() {
             Some(number) => {
                 cause.in_doubt(number, committed, taken, HowToGoOn::Look(self.verb.file.to_owned()))

@@ -131,7 +131,15 @@ impl Verb {
 /// Runs the verb that the arguments name, and returns the exit code. The first argument is the program's name. Wrong
 /// arguments and `--help` end the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let arguments = arguments::joined(arguments);
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if let Some(next) = arguments::unclear_wait(&arguments) {
+        let next = next.display();
+        output::note(format_args!(
+            "--wait {next}: is {next} the seconds to wait, or a key or file? For seconds say `--wait={next}`; for a key or \
+             file of this name, `--wait -- {next}`"
+        ));
+        return 2;
+    }
     let verb = match Gowk::try_parse_from(&arguments) {
         Ok(gowk) => gowk.verb,
         Err(error) => tips::improved(error, &arguments, &Gowk::command()).exit(),

@@ -8,10 +8,14 @@ use gowk::{Error, Options, Reader, Writer};
 use super::arguments::{LockArgs, ReadArgs};
 use super::bar;
 use super::failure::Failure;
+use super::paths::is_same;
 
 /// Store all keys of other filters in a filter; the keys themselves are not needed
 ///
 /// Sets give their union. In counting filters the copies of each key add up.
+///
+/// FILE itself must not be among the OTHERs, as `all.gowk *.gowk` would have it, nor one of them twice: copies would count
+/// twice.
 ///
 /// All of them must have the same kind, seed, slots per bucket and shard, and numbers of regions whose quotients are
 /// powers of two: create each with `gowk create --like` another. If FILE does not exist, it is created like the first
@@ -38,6 +42,15 @@ pub(super) struct MergeFilters {
 
 impl MergeFilters {
     pub(super) fn run(self) -> Result<(), Failure> {
+        if let Some(other) = self.others.iter().find(|other| is_same(other, &self.file)) {
+            return Err(Failure::MergeOfItself { file: other.clone() });
+        }
+        let twice = self.others.iter().enumerate().find_map(|(index, other)| {
+            self.others.iter().take(index).find(|before| is_same(before, other)).map(|_| other)
+        });
+        if let Some(other) = twice {
+            return Err(Failure::MergedTwice { file: other.clone() });
+        }
         let read = self.read.apply(Options::new());
         let others: Vec<Reader> =
             self.others.iter().map(|other| read.read(other)).collect::<Result<_, _>>()?;

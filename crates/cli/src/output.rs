@@ -1,21 +1,26 @@
 //! Writes to standard output, or to a file in its place, and to standard error.
 //!
-//! Verbs that commit keys append to the file: before a commit, its keys must be in the file, under the file's own name.
+//! Verbs that commit keys append to the file: before a commit, its keys must be in the file, under the file's own name. A
+//! file whose name ends in `.zst` is compressed, in frames that end with each commit.
 //! Verbs that only look up make a new file, which gets its name at the end, when it is whole. On Linux it has no name
 //! before, where the file system can do that: a process that is killed leaves nothing.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, OFlags, fcntl_getfl, linkat};
+use gowk::Files;
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use tempfile::{Builder, NamedTempFile, TempPath};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::failure::Failure;
-use super::paths::own;
+use super::paths::{Sink, check_outputs};
 
 /// Bytes of keys gathered before they are written.
 const BUFFER: usize = 64 * 1024;
@@ -25,13 +30,61 @@ const BUFFER: usize = 64 * 1024;
 pub(super) struct Output {
     /// `None` for standard output.
     path: Option<PathBuf>,
-    stream: BufWriter<File>,
+    stream: BufWriter<Stream>,
     separator: u8,
     is_file: bool,
     /// Whether the file was empty before; always true for standard output.
     is_new: bool,
     /// The name that the file gets at the end, if it is a new one.
     unpublished: Option<Unpublished>,
+}
+
+/// What the bytes go to.
+enum Stream {
+    Plain(File),
+    /// Compressed. A frame begins with the first byte behind the last one.
+    Zstd {
+        file: File,
+        frame: Option<zstd::Encoder<'static, File>>,
+    },
+}
+
+/// The level of compression.
+const LEVEL: i32 = 3;
+
+impl Stream {
+    const fn file(&self) -> &File {
+        match self {
+            Self::Plain(file) | Self::Zstd { file, .. } => file,
+        }
+    }
+
+    /// Ends a frame, if one has begun.
+    fn end(&mut self) -> io::Result<()> {
+        match self {
+            Self::Zstd { frame, .. } => frame.take().map_or(Ok(()), |frame| frame.finish().map(drop)),
+            Self::Plain(_) => Ok(()),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(file) => file.write(bytes),
+            Self::Zstd { file, frame } => match frame {
+                Some(frame) => frame.write(bytes),
+                none => none.insert(zstd::Encoder::new(file.try_clone()?, LEVEL)?).write(bytes),
+            },
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Zstd { frame, .. } => frame.as_mut().map_or(Ok(()), Write::flush),
+        }
+    }
 }
 
 /// The name of a file that does not have it yet.
@@ -92,12 +145,16 @@ fn nameless(folder: &Path) -> Option<File> {
 impl Output {
     /// An output that is opened as `stream`, or standard output without a path.
     fn of(path: Option<&Path>, stream: File, separator: u8) -> io::Result<Self> {
-        let (path, is_file) = (path.map(Path::to_owned), stream.metadata()?.is_file());
-        let stream = BufWriter::with_capacity(BUFFER, stream);
+        let is_file = stream.metadata()?.is_file();
+        let is_zstd = path.is_some_and(|path| path.extension().is_some_and(|extension| extension == "zst"));
+        let stream = if is_zstd { Stream::Zstd { file: stream, frame: None } } else { Stream::Plain(stream) };
+        let (path, stream) = (path.map(Path::to_owned), BufWriter::with_capacity(BUFFER, stream));
         Ok(Self { path, stream, separator, is_file, is_new: true, unpublished: None })
     }
 
+    /// Fails if standard output is a file of a filter or store.
     pub(super) fn standard(separator: u8) -> Result<Self, Failure> {
+        check_outputs(&[Sink::standard()], iter::empty(), iter::empty())?;
         let stream = io::stdout().as_fd().try_clone_to_owned();
         stream.and_then(|stream| Self::of(None, stream.into(), separator)).map_err(Failure::Output)
     }
@@ -107,10 +164,9 @@ impl Output {
     pub(super) fn anew(path: &Path, separator: u8) -> Result<Self, Failure> {
         let failed = |op| Failure::of_file(path, op);
         // A symbolic link stays, and will lead to the new file.
-        let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let before = name.metadata().ok();
+        let (before, name) = (path.metadata().ok(), Files::resolved(path));
         if before.as_ref().is_some_and(|before| !before.is_file()) {
-            let stream = OpenOptions::new().write(true).open(&name);
+            let stream = OpenOptions::new().write(true).open(path);
             return stream.and_then(|stream| Self::of(Some(path), stream, separator)).map_err(failed("open"));
         }
         let (stream, unpublished) = Unpublished::file(name).map_err(failed("create"))?;
@@ -123,14 +179,13 @@ impl Output {
 
     /// Writes all buffered bytes. A new file is synced and gets its name.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
-        self.flush()?;
+        self.end()?;
         let Some(unpublished) = self.unpublished.take() else { return Ok(()) };
-        let file = self.stream.get_ref();
+        let file = self.stream.get_ref().file();
         file.sync_all().and_then(|()| unpublished.publish(file)).map_err(|source| self.failed(source))
     }
 
-    /// A file to append keys to; creates it if it does not exist. A crash may have left half a line at its end: such a
-    /// line is ended first, with a note.
+    /// A file to append keys to; creates it if it does not exist. Call [`go_on`](Self::go_on) before writing to it.
     pub(super) fn appending(path: &Path, separator: u8) -> Result<Self, Failure> {
         let failed = |op| Failure::of_file(path, op);
         let stream = OpenOptions::new().append(true).create(true).open(path).map_err(failed("open"))?;
@@ -139,16 +194,54 @@ impl Output {
         if output.is_file {
             // The name must be durable before a commit counts on it.
             sync_folder(path).map_err(failed("sync the folder of"))?;
-            if last_byte(path).is_some_and(|last| ![separator, b'\n', 0].contains(&last)) {
-                output.stream.get_ref().write_all(&[separator]).map_err(failed("write"))?;
-                let end = if separator == 0 { "NUL" } else { "a newline" };
-                note(format_args!(
-                    "{}: did not end with {end}, so its last line may be half of one; it was ended, and new ones follow",
-                    path.display()
-                ));
-            }
         }
         Ok(Self { is_new, ..output })
+    }
+
+    /// Cuts off what a run that did not end had written behind its last commit, up to the length and the hash in `from`,
+    /// unless the file has changed since. Otherwise a line that a crash may have cut is ended.
+    pub(super) fn go_on(&mut self, from: Option<Written>) -> Result<(), Failure> {
+        let Some(path) = self.path.as_deref().filter(|_| self.is_file) else { return Ok(()) };
+        let (file, failed) = (self.stream.get_ref().file(), |op| Failure::of_file(path, op));
+        let length = file.metadata().map_err(failed("look at"))?.len();
+        let is_known =
+            |from: &Written| from.length <= length && Written::of(path, from.length).ok() == Some(*from);
+        if let Some(from) = from.filter(is_known) {
+            if from.length < length {
+                file.set_len(from.length).and_then(|()| file.sync_all()).map_err(failed("cut"))?;
+                note(format_args!(
+                    "{}: its last {} bytes were cut off: a run that did not end had written them after its last commit",
+                    path.display(),
+                    length - from.length
+                ));
+            }
+            self.is_new = from.length == 0;
+            return Ok(());
+        }
+        let is_plain = matches!(self.stream.get_ref(), Stream::Plain(_));
+        if is_plain && last_byte(path).is_some_and(|last| ![self.separator, b'\n', 0].contains(&last)) {
+            self.stream.get_mut().write_all(&[self.separator]).map_err(failed("write"))?;
+            let end = if self.separator == 0 { "NUL" } else { "a newline" };
+            note(format_args!(
+                "{}: did not end with {end}, so its last line may be half of one; it was ended, and new ones follow",
+                path.display()
+            ));
+        }
+        Ok(())
+    }
+
+    /// The hash of the file's path, by which a filter remembers it; `None` if it is no file.
+    pub(super) fn place(&self) -> Option<u64> {
+        let path = self.path.as_deref().filter(|_| self.is_file)?;
+        Some(xxh3_64(path.canonicalize().ok()?.as_os_str().as_bytes()))
+    }
+
+    /// How long the file is after [`sync`](Self::sync); `None` if it is no file.
+    pub(super) fn written(&self) -> Result<Option<Written>, Failure> {
+        let Some(path) = self.path.as_deref().filter(|_| self.is_file) else { return Ok(None) };
+        let file = self.stream.get_ref().file();
+        let written = file.metadata().and_then(|metadata| Written::of(path, metadata.len()));
+        written.map(Some).map_err(Failure::of_file(path, "look at"))
     }
 
     /// `None` for standard output.
@@ -160,32 +253,6 @@ impl Output {
         match &self.path {
             None => Failure::Output(source),
             Some(path) => Failure::of_file(path, "write")(source),
-        }
-    }
-
-    /// Fails if standard output was closed from the start: all keys printed would be lost.
-    ///
-    /// In place of a closed standard output, Rust opens the null device for reading and writing. A shell's `>
-    /// /dev/null` opens it for writing alone; then the user throws the keys away on purpose.
-    pub(super) fn check_kept() -> Result<(), Failure> {
-        let output = io::stdout();
-        let flags = fcntl_getfl(&output).map_err(|error| Failure::Output(error.into()))?;
-        let output = File::from(output.as_fd().try_clone_to_owned().map_err(Failure::Output)?);
-        let output = output.metadata().map_err(Failure::Output)?;
-        let null = Path::new("/dev/null").metadata();
-        let is_null =
-            output.file_type().is_char_device() && null.is_ok_and(|null| null.rdev() == output.rdev());
-        let is_lost = is_null && flags & OFlags::RWMODE == OFlags::RDWR;
-        if is_lost { Err(Failure::Lost) } else { Ok(()) }
-    }
-
-    /// Fails if standard output is a file of the filter itself.
-    pub(super) fn check_beside(&self, filter: &Path) -> Result<(), Failure> {
-        let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-        let this = id(self.stream.get_ref().metadata().map_err(Failure::Output)?);
-        match own(filter).into_iter().find(|path| path.metadata().is_ok_and(|found| id(found) == this)) {
-            Some(file) => Err(Failure::OwnOutput { file }),
-            None => Ok(()),
         }
     }
 
@@ -216,14 +283,42 @@ impl Output {
         self.stream.flush().map_err(|source| self.failed(source))
     }
 
+    fn end(&mut self) -> Result<(), Failure> {
+        self.flush()?;
+        self.stream.get_mut().end().map_err(|source| self.failed(source))
+    }
+
     /// Flushes, and syncs a file, so that its keys survive a power cut.
     pub(super) fn sync(&mut self) -> Result<(), Failure> {
-        self.flush()?;
+        self.end()?;
         if self.is_file {
-            self.stream.get_ref().sync_data().map_err(|source| self.failed(source))
+            self.stream.get_ref().file().sync_data().map_err(|source| self.failed(source))
         } else {
             Ok(())
         }
+    }
+}
+
+/// How long a file is of which a filter remembers that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Written {
+    /// The hash of its canonical path.
+    pub(super) path: u64,
+    pub(super) length: u64,
+    /// The hash of its last [`TAIL`] bytes.
+    pub(super) tail: u64,
+}
+
+/// Bytes that show whether a file is still the same.
+const TAIL: u64 = 4096;
+
+impl Written {
+    /// A file's first `length` bytes.
+    fn of(path: &Path, length: u64) -> io::Result<Self> {
+        let mut tail = vec![0; length.min(TAIL) as usize];
+        File::open(path)?.read_exact_at(&mut tail, length - length.min(TAIL))?;
+        let path = xxh3_64(path.canonicalize()?.as_os_str().as_bytes());
+        Ok(Self { path, length, tail: xxh3_64(&tail) })
     }
 }
 

@@ -1,11 +1,17 @@
 //! What names of files lead to.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gowk::Files;
 
 use super::failure::Failure;
+use super::source::beginning;
+
+/// The first bytes of every filter.
+const MAGIC: &[u8] = b"\x89gowk\r\n\x1a";
 
 /// Whether the path is a store.
 pub(super) fn is_store(path: &Path) -> bool {
@@ -29,41 +35,126 @@ pub(super) fn own(filter: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// The reason not to write to a file: it belongs to the filter or store. `None` if it does not. The file need not
-/// exist.
-pub(super) fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
-    if let Some(file) = own(filter).into_iter().find(|file| is_same(path, file)) {
-        return Some(format!("{}, a file of the filter itself", file.display()));
-    }
-    let is_in_store = is_store(filter) && leads_into(path, filter);
-    is_in_store.then(|| format!("in {}, the folder of the store", filter.display()))
+/// The name of standard output among outputs.
+pub(super) const STANDARD: &str = "standard output";
+
+/// The file that an option `--output` names; `None` if it names standard output, as `-`, or is not given.
+pub(super) fn output(given: Option<&PathBuf>) -> Option<&Path> {
+    given.map(PathBuf::as_path).filter(|path| path.as_os_str() != "-")
 }
 
-/// Fails if one of these outputs, each given by an option, is a file of one of these filters or stores, or is the file of
-/// another output. Devices and pipes may be given several times.
+/// An output of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Sink<'a> {
+    /// The option that gives it, or [`STANDARD`].
+    option: &'static str,
+    path: &'a Path,
+    /// Whether it takes the place of an older file at the end, when all inputs are read.
+    replaces: bool,
+}
+
+impl<'a> Sink<'a> {
+    pub(super) fn standard() -> Self {
+        Self { option: STANDARD, path: Path::new("/dev/stdout"), replaces: false }
+    }
+
+    pub(super) const fn file(option: &'static str, path: &'a Path) -> Self {
+        Self { option, path, replaces: false }
+    }
+
+    pub(super) const fn replaced(option: &'static str, path: &'a Path) -> Self {
+        Self { replaces: true, ..Self::file(option, path) }
+    }
+}
+
+/// Fails if one of these outputs is a file of a filter or store, of this run or any other; if it is an input, which
+/// would be read and written without end; or if two are one file. A file is known by device and inode. Devices and pipes
+/// may come more than once. `filters` are those of this run, which need not exist yet; the input `-` is standard input.
 pub(super) fn check_outputs<'a>(
-    outputs: &[(&'static str, Option<&Path>)],
+    outputs: &[Sink<'_>],
+    inputs: impl Iterator<Item = &'a Path> + Clone,
     filters: impl Iterator<Item = &'a Path> + Clone,
 ) -> Result<(), Failure> {
-    let mut before: Vec<(&str, &Path)> = Vec::new();
-    for (option, path) in outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
-        let refused = |is| Failure::RefusedOutput { path: path.to_owned(), is, option };
-        if let Some(is) = filters.clone().find_map(|filter| belongs_to(path, filter)) {
-            return Err(refused(is));
+    for (index, Sink { option, path, replaces }) in outputs.iter().enumerate() {
+        if path.as_os_str() == "-" {
+            let is = "the name of standard output, which gets keys alone".to_owned();
+            return Err(Failure::RefusedOutput { path: (*path).to_owned(), is, option });
         }
-        let may_be_a_file = path.metadata().map_or(true, |metadata| metadata.is_file());
-        let same = before.iter().find(|(_, other)| may_be_a_file && is_same(path, other));
-        if let Some((other, _)) = same {
-            return Err(refused(format!("the file given with {other}")));
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            continue;
         }
-        before.push((option, path));
+        let input = |input: &'a Path| is_same(path, stream_or_file(input)).then(|| described(input));
+        let output = |other: &Sink<'_>| match other.option {
+            _ if !is_same(path, other.path) => None,
+            STANDARD => Some(STANDARD.to_owned()),
+            option => Some(format!("the file given with {option}")),
+        };
+        let is = filters.clone().find_map(|filter| belongs_to(path, filter));
+        let is = is.or_else(|| of_any_filter(path));
+        let is = is.or_else(|| inputs.clone().filter(|_| !replaces).find_map(input));
+        let is = is.or_else(|| outputs.get(..index).unwrap_or_default().iter().find_map(output));
+        match is {
+            Some(is) if *option == STANDARD => return Err(Failure::StandardOutputIs { is }),
+            Some(is) => return Err(Failure::RefusedOutput { path: (*path).to_owned(), is, option }),
+            None => {}
+        }
     }
     Ok(())
 }
 
-/// Whether the name leads into the folder. The file need not exist.
-fn leads_into(path: &Path, folder: &Path) -> bool {
-    folder.canonicalize().is_ok_and(|folder| Files::resolved(path).starts_with(folder))
+fn stream_or_file(input: &Path) -> &Path {
+    if input.as_os_str() == "-" { Path::new("/dev/stdin") } else { input }
+}
+
+fn described(input: &Path) -> String {
+    if input.as_os_str() == "-" {
+        "standard input".to_owned()
+    } else {
+        format!("the input {}", input.display())
+    }
+}
+
+/// The reason not to write to a file: it belongs to this filter or store, or will. `None` if it does not.
+fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
+    if own(filter).iter().any(|file| is_same(path, file)) {
+        return Some("a file of the filter itself".to_owned());
+    }
+    let is_inside = || filter.canonicalize().is_ok_and(|folder| Files::resolved(path).starts_with(folder));
+    (is_store(filter) && is_inside()).then(|| format!("in {}, the folder of the store", filter.display()))
+}
+
+/// The same for filters and stores that are not of this run.
+fn of_any_filter(path: &Path) -> Option<String> {
+    let real = Files::resolved(path);
+    if is_filter(&real) {
+        return Some("a filter".to_owned());
+    }
+    let name = real.as_os_str().as_bytes();
+    let data = name.strip_suffix(b"-journal").or_else(|| name.strip_suffix(b"-lock"));
+    if let Some(data) = data.map(|data| Path::new(OsStr::from_bytes(data))).filter(|data| is_filter(data)) {
+        return Some(format!("a file of the filter {}", data.display()));
+    }
+    Some(format!("in {}, the folder of a store", store_of(&real)?.display()))
+}
+
+/// The store in whose folder a file with this canonical path lies.
+pub(super) fn store_of(path: &Path) -> Option<&Path> {
+    path.ancestors().skip(1).find(|folder| is_store(folder))
+}
+
+/// The process that holds a filter's writer lock, as far as the system tells.
+pub(super) fn holder(filter: &Path) -> Option<u32> {
+    let [_, _, lock] = own(filter);
+    let inode = format!(":{} ", lock.metadata().ok()?.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // `1: FLOCK  ADVISORY  WRITE 4711 fd:01:12345 0 EOF`
+    let held = locks.lines().filter(|line| line.contains(&inode) && line.contains(" WRITE "));
+    held.filter_map(|line| line.split_whitespace().nth(4)?.parse().ok()).find(|process| *process > 0)
+}
+
+/// Whether a file is a filter, by its first bytes.
+pub(super) fn is_filter(path: &Path) -> bool {
+    beginning(path).starts_with(MAGIC)
 }
 
 /// Whether both names lead to one file. The file need not exist.

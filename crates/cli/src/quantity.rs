@@ -87,13 +87,24 @@ pub(super) fn wait(text: &str) -> Result<Duration, String> {
     if text == FOREVER {
         return Ok(Duration::MAX);
     }
-    let seconds: f64 = text.parse().map_err(|error| format!("{error}; write seconds, as in 5 or 0.5"))?;
+    let Ok(seconds) = text.parse::<f64>() else {
+        return humantime::parse_duration(text)
+            .map_err(|error| format!("{error}; write seconds, as in 5 or 0.5"));
+    };
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 /// A length of time, as in `30d`, `12h` or `1h 30m`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write a time, as in 30d, 12h or 90s"))
+}
+
+/// The logarithm of the longest windows of zstd that are read.
+pub(super) fn long_window(text: &str) -> Result<u8, String> {
+    match text.parse() {
+        Ok(log @ 27..=31) => Ok(log),
+        _ => Err("write 31, the logarithm of the longest window that there is".to_owned()),
+    }
 }
 
 pub(super) const FOREVER: &str = "forever";

@@ -6,6 +6,7 @@ mod store;
 mod svg;
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,7 +16,7 @@ use gowk::Options;
 use super::arguments::ReadArgs;
 use super::failure::Failure;
 use super::output::Output;
-use super::paths::belongs_to;
+use super::paths::{self, Sink, check_outputs};
 use super::quantity;
 use super::store::AnyReader;
 
@@ -44,19 +45,14 @@ impl Report {
     pub(super) fn run(self) -> Result<(), Failure> {
         // Opens the output before it reads a long file, so that a wrong path fails at once.
         let mut standard = Output::standard(b'\n')?;
-        match &self.output {
-            Some(path) => {
-                if let Some(is) = belongs_to(path, &self.file) {
-                    return Err(Failure::RefusedOutput { path: path.clone(), is, option: "--output" });
-                }
-            }
-            None => standard.check_beside(&self.file)?,
-        }
+        let output = paths::output(self.output.as_ref());
+        let sink = output.map_or(Sink::standard(), |path| Sink::file("--output", path));
+        check_outputs(&[sink], iter::empty(), iter::once(self.file.as_path()))?;
         let page = match AnyReader::open(&self.file, &self.read.apply(Options::new()))? {
             AnyReader::Filter(reader) => filter::page(&self.file, &reader)?,
             AnyReader::Store(reader) => store::page(&self.file, &reader)?,
         };
-        match &self.output {
+        match output {
             Some(path) => fs::write(path, page).map_err(Failure::of_file(path, "write"))?,
             None => {
                 standard.line(page.trim_end())?;

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use gowk_ingest::keys::{Batch, Feed, Foreign, LONGEST, Sender};
-use gowk_ingest::{CommonHeader, Error, Format, Input, InputProblem, Piece, Records, Rules, Skip, Tally};
+use gowk_ingest::{
+    CommonHeader, Error, Format, Input, InputProblem, Piece, Records, Rules, Skip, Tally, Unpack,
+};
 
-use super::failure::Failure;
+use super::failure::{Failure, by_option_of_keys};
 use super::field::Missing;
 use super::output::{self, Output};
 
@@ -136,7 +138,7 @@ impl Aside {
 pub(super) struct Reading {
     /// `-` is standard input.
     pub(super) inputs: Vec<PathBuf>,
-    pub(super) plain: bool,
+    pub(super) unpack: Unpack,
     pub(super) rules: Rules,
     pub(super) missing: Missing,
     /// The file for records without a key.
@@ -159,27 +161,52 @@ impl Reading {
     }
 
     fn all(self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
-        let (mut all, mut header) = (Tally::default(), CommonHeader::default());
+        let (mut all, mut header, mut failed) = (Tally::default(), CommonHeader::default(), Vec::new());
         for path in &self.inputs {
-            if let (Format::Lines(separator), true) = (&self.rules.format, self.rules.key.is_plain()) {
-                if self.lines(path, *separator, to)?.is_none() {
-                    return Ok(());
+            match self.one(path, &mut header, &mut all, to) {
+                Ok(Some(())) => {}
+                Ok(None) => return Ok(()),
+                Err(error) if self.ends(&error) => return Err(error),
+                Err(error) => {
+                    output::note(format_args!("{error}{}", by_option_of_keys(&error)));
+                    failed.push(error);
                 }
-                continue;
             }
-            let mut one = One { reading: &self, path, keys: 0, skipped: Tally::default() };
-            let records = records(path, &self.rules, self.plain, self.read.clone())?;
-            if one.read(records, &mut header, to)?.is_none() {
-                return Ok(());
-            }
-            one.note();
-            all.add(&one.skipped);
-            all.keys += one.keys;
         }
         match (self.rules.none_found(&all), self.inputs.last()) {
+            _ if !failed.is_empty() => {
+                let of = self.inputs.len() as u64;
+                Err(Error::Inputs { failed, of, summary: None })
+            }
             (Some(problem), Some(path)) => Err(Error::Input { path: name(path).into(), problem }),
             _ => Ok(()),
         }
+    }
+
+    /// Whether an error of one input ends the run at once. A damaged input keeps the others from nothing; but a store gets
+    /// the keys of all inputs or of none.
+    fn ends(&self, error: &Error) -> bool {
+        self.steady || self.inputs.len() == 1 || !error.is_of_one_input()
+    }
+
+    /// Reads one input to its end, and adds its records to `all`; `None` if the receiver is gone.
+    fn one(
+        &self,
+        path: &Path,
+        header: &mut CommonHeader,
+        all: &mut Tally,
+        to: &Sender<Piece<Read>, Error>,
+    ) -> Result<Option<()>, Error> {
+        if let (Format::Lines(separator), true) = (&self.rules.format, self.rules.key.is_plain()) {
+            return self.lines(path, *separator, to);
+        }
+        let mut one = One { reading: self, path, keys: 0, skipped: Tally::default() };
+        let read = records(path, &self.rules, self.unpack, self.read.clone())
+            .and_then(|records| one.read(records, header, to));
+        one.note();
+        all.add(&one.skipped);
+        all.keys += one.keys;
+        read
     }
 
     /// Reads the lines of an input, which are the keys, to its end; `None` if the receiver is gone.
@@ -196,7 +223,7 @@ impl Reading {
             if keys.is_empty() { Some(()) } else { to.send(Piece::new(keys, Read::new(place))).ok() }
         };
         let mut steady = Batch::default();
-        for batch in Input::new(name(path), file(path)?, self.plain, self.read.clone())?.lines(separator) {
+        for batch in Input::new(name(path), file(path)?, self.unpack, self.read.clone())?.lines(separator) {
             let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => return send(steady).map_or(Ok(None), |()| Err(error)),
@@ -300,7 +327,7 @@ impl One<'_> {
         let problem = match skip {
             Skip::Malformed(malformed) if rejects.is_none() => return Err(records.malformed(*malformed)),
             Skip::TooLong => {
-                let (unit, number) = (rules.format.unit(), records.line());
+                let (unit, number) = (rules.format.unit_of_key(), records.line());
                 InputProblem::KeyTooLong { unit, number, limit: LONGEST }
             }
             skip if *missing == Missing::Fail => {
@@ -325,7 +352,7 @@ pub(super) fn note_skipped(input: impl fmt::Display, skipped: &Tally, done: &str
     let Tally { no_field, malformed, no_time, .. } = *skipped;
     if no_field > 0 {
         output::note(format_args!(
-            "{input}: {no_field} records were {done} that lack the field, or hold no single value in it"
+            "{input}: {no_field} records were {done} that lack the field, or hold an empty or no single value in it"
         ));
     }
     if no_time > 0 {
@@ -365,8 +392,8 @@ fn file(path: &Path) -> Result<File, Error> {
     opened.map_err(failed)
 }
 
-fn records(path: &Path, rules: &Rules, plain: bool, read: Arc<AtomicU64>) -> Result<Records, Error> {
-    Records::of_file(name(path), file(path)?, rules, plain, read)
+fn records(path: &Path, rules: &Rules, unpack: Unpack, read: Arc<AtomicU64>) -> Result<Records, Error> {
+    Records::of_file(name(path), file(path)?, rules, unpack, read)
 }
 
 /// The first bytes of a regular file, enough to tell its format; none of a pipe, which gives each byte only once.
@@ -382,8 +409,8 @@ pub(super) fn beginning(path: &Path) -> Vec<u8> {
 }
 
 /// Fails if a file is in a format that gowk does not read.
-pub(super) fn check_format(path: &Path, plain: bool) -> Result<(), Failure> {
-    match Foreign::of(&beginning(path)).filter(|_| !plain) {
+pub(super) fn check_format(path: &Path, unpack: Unpack) -> Result<(), Failure> {
+    match Foreign::of(&beginning(path)).filter(|_| unpack != Unpack::Never) {
         Some(format) => {
             Err(Error::Input { path: path.to_owned(), problem: InputProblem::Foreign { format } }.into())
         }
@@ -401,11 +428,11 @@ fn length(path: &Path) -> Option<u64> {
 pub(super) fn check_headers<'a>(
     files: impl Iterator<Item = &'a Path>,
     rules: &Rules,
-    plain: bool,
+    unpack: Unpack,
 ) -> Result<(), Failure> {
     let mut common = CommonHeader::default();
     for path in files.filter(|path| path.metadata().is_ok_and(|metadata| metadata.is_file())) {
-        let records = records(path, rules, plain, Arc::default())?;
+        let records = records(path, rules, unpack, Arc::default())?;
         records.header().map_or(Ok(true), |header| common.admit(path, header))?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::decode::Decoder;
+use super::decode::{Decoder, Unpack};
 use super::error::{Error, InputProblem};
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -28,6 +28,7 @@ pub(super) struct Position {
 pub(super) struct Content {
     path: PathBuf,
     decoder: Decoder,
+    unpack: Unpack,
     /// `None` for a stream that is read once.
     file: Option<File>,
     /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` are read but not taken yet.
@@ -47,11 +48,22 @@ pub(super) struct Content {
 
 impl Content {
     /// A file, from the byte `base` on.
-    pub(super) fn open(path: &Path, base: u64) -> Result<Self, Error> {
+    pub(super) fn open(path: &Path, base: u64, unpack: Unpack) -> Result<Self, Error> {
+        Self::until(path, base, None, unpack)
+    }
+
+    /// The same, but a plain file ends at `end`, if that is given.
+    pub(super) fn until(path: &Path, base: u64, end: Option<u64>, unpack: Unpack) -> Result<Self, Error> {
         let file = File::open(path).map_err(Error::of_input(path, "open"))?;
         let stream = file.try_clone().map_err(Error::of_input(path, "read"))?;
-        let decoder = Decoder::within(stream, base).map_err(|problem| Error::input(path, problem))?;
-        Ok(Self { file: Some(file), base, ..Self::of(path.to_owned(), decoder) })
+        let decoder =
+            Decoder::within(stream, base, end, unpack).map_err(|problem| Error::input(path, problem))?;
+        Ok(Self { file: Some(file), base, unpack, ..Self::of(path.to_owned(), decoder) })
+    }
+
+    /// The same file from its start.
+    pub(super) fn reopened(&self) -> Result<Self, Error> {
+        Self::open(&self.path, 0, self.unpack)
     }
 
     /// A stream that messages call `name`.
@@ -59,6 +71,7 @@ impl Content {
         Self {
             path: name,
             decoder,
+            unpack: Unpack::Usual,
             file: None,
             buffer: Vec::new(),
             hashed: 0,
@@ -192,7 +205,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, vec![b'x'; 64 * CHUNK]).unwrap();
-        let mut content = Content::open(&path, 0).unwrap();
+        let mut content = Content::open(&path, 0, Unpack::Usual).unwrap();
         assert!(content.fill().unwrap());
         content.take(1);
         while content.fill().unwrap() {}

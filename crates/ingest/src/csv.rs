@@ -6,15 +6,32 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::content::{BYTE_ORDER_MARK, Content, Position};
 use super::error::{Error, InputProblem};
-use super::lines::{Found, Skip};
+use super::lines::{Found, LONGEST_RECORD, Skip};
 use super::rules::{Column, Format, JOINT, Rules, TimeField};
 use super::time;
-use crate::keys::LONGEST;
 
 /// The most bytes of a record shown in a message.
 const SHOWN: usize = 200;
 /// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
+
+/// How fields are divided.
+#[derive(Clone, Copy)]
+pub(super) struct Dialect {
+    pub(super) delimiter: u8,
+    pub(super) quotes: bool,
+}
+
+impl Dialect {
+    fn reader(self) -> Reader {
+        ReaderBuilder::new().delimiter(self.delimiter).quoting(self.quotes).build()
+    }
+}
+
+/// Whether fields with this byte between them are quoted, unless the user says otherwise.
+pub(super) const fn has_quotes(delimiter: u8) -> bool {
+    delimiter != b'\t'
+}
 
 pub(super) struct Csv {
     columns: Vec<usize>,
@@ -33,19 +50,19 @@ impl Csv {
     /// the beginning of the file at the path of `content`.
     pub(super) fn new(
         (key, rules): (&[Column], &Rules),
-        delimiter: u8,
+        dialect: Dialect,
         header: bool,
         content: &mut Content,
         position: Position,
     ) -> Result<Self, Error> {
         let wanted = &wanted(key, rules);
-        let mut record = Record::new(delimiter);
+        let mut record = Record::new(dialect);
         let is_start = position.base == 0 && position.offset == 0;
         let (mut columns, passed) = if is_start && header {
             let any = record.read(content)?;
             (columns(content.path(), &record, any, wanted)?, any.then(|| record.raw().to_vec()))
         } else if header {
-            (found(&mut Content::open(content.path(), 0)?, delimiter, wanted)?, None)
+            (found(&mut content.reopened()?, dialect, wanted)?, None)
         } else {
             (wanted.iter().map(Column::number).collect(), None)
         };
@@ -125,15 +142,15 @@ fn columns(path: &Path, record: &Record, any: bool, wanted: &[Column]) -> Result
 }
 
 /// The indices of columns, from the first record of a file at whose beginning `content` stands. Fails if it lacks one.
-pub(super) fn found(content: &mut Content, delimiter: u8, wanted: &[Column]) -> Result<Vec<usize>, Error> {
-    let mut record = Record::new(delimiter);
+pub(super) fn found(content: &mut Content, dialect: Dialect, wanted: &[Column]) -> Result<Vec<usize>, Error> {
+    let mut record = Record::new(dialect);
     let any = record.read(content)?;
     columns(content.path(), &record, any, wanted)
 }
 
 /// The first record as it is in the file; empty if there is none.
-pub(super) fn header(content: &mut Content, delimiter: u8) -> Result<Vec<u8>, Error> {
-    let mut record = Record::new(delimiter);
+pub(super) fn header(content: &mut Content, dialect: Dialect) -> Result<Vec<u8>, Error> {
+    let mut record = Record::new(dialect);
     record.read(content)?;
     Ok(record.raw().to_vec())
 }
@@ -169,11 +186,12 @@ impl CommonHeader {
 
 impl Format {
     /// CSV whose key is made of these columns: names, or numbers from 1, with commas between them. A name that has a
-    /// comma is quoted as in CSV. There is a header if any column is given by its name.
+    /// comma is quoted as in CSV. There is a header if any column is given by its name. Fields with tabs between them have
+    /// no [`quotes`](Self::Csv::quotes), all others have.
     pub fn csv(columns: &str, delimiter: u8) -> Self {
         let columns: Vec<Column> = fields(columns).into_iter().map(Column::of).collect();
         let header = columns.iter().any(|column| matches!(column, Column::Name(_)));
-        Self::Csv { columns, header, delimiter }
+        Self::Csv { columns, header, delimiter, quotes: has_quotes(delimiter) }
     }
 }
 
@@ -229,7 +247,7 @@ struct Record {
     fields: usize,
     /// Whether no record was read yet.
     is_first: bool,
-    delimiter: u8,
+    dialect: Dialect,
     /// The line of the record's first byte, counted from 1.
     begins: u64,
 }
@@ -239,10 +257,10 @@ const fn is_line_end(byte: u8) -> bool {
 }
 
 impl Record {
-    fn new(delimiter: u8) -> Self {
-        let reader = ReaderBuilder::new().delimiter(delimiter).build();
+    fn new(dialect: Dialect) -> Self {
         let (text, ends) = (vec![0; 4096], vec![0; 64]);
-        Self { reader, raw: Vec::new(), text, ends, fields: 0, is_first: true, delimiter, begins: 1 }
+        let reader = dialect.reader();
+        Self { reader, raw: Vec::new(), text, ends, fields: 0, is_first: true, dialect, begins: 1 }
     }
 
     /// Notes that `lines` lines have ended before, so a byte order mark is a part of its field.
@@ -269,7 +287,7 @@ impl Record {
 
     /// Whether the content ended within a quoted field.
     fn is_open(&self) -> bool {
-        let mut reader = ReaderBuilder::new().delimiter(self.delimiter).build();
+        let mut reader = self.dialect.reader();
         let (mut text, mut ends) = (vec![0; self.raw.len() + 1], vec![0; self.fields + 2]);
         let (result, ..) = reader.read_record(&[&self.raw, &b"\n"[..]].concat(), &mut text, &mut ends);
         result != ReadRecordResult::Record
@@ -317,9 +335,9 @@ impl Record {
                     return Ok(true);
                 }
                 ReadRecordResult::End => return Ok(false),
-                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull if text > LONGEST => {
-                    let problem =
-                        InputProblem::RecordTooLong { place: content.place(self.begins), limit: LONGEST };
+                ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull if text >= LONGEST_RECORD => {
+                    let place = content.place(self.begins);
+                    let problem = InputProblem::RecordTooLong { place, limit: LONGEST_RECORD };
                     return Err(Error::input(content.path(), problem));
                 }
                 ReadRecordResult::OutputEndsFull if self.fields >= MOST_FIELDS => {
@@ -344,13 +362,36 @@ mod tests {
     #[test]
     fn columns_are_found_by_name_and_by_number() {
         let text = b"id,url,x\r\n1,a,\r\n2,\"b\"\"\n,c\",z\r\n\r\n3,d\n4\n5,,\n6,\xef\xbb\xbf,e";
-        assert_keys(URL, text, &["a", "b\"\n,c", "d", "<NoField>", "", "\u{feff}"]);
+        assert_keys(URL, text, &["a", "b\"\n,c", "d", "<NoField>", "<NoField>", "\u{feff}"]);
         let second = "format = 'csv'\nfield = 2";
-        assert_keys(second, text, &["url", "a", "b\"\n,c", "d", "<NoField>", "", "\u{feff}"]);
+        assert_keys(second, text, &["url", "a", "b\"\n,c", "d", "<NoField>", "<NoField>", "\u{feff}"]);
         let headed = "format = 'csv'\nfield = 1\nheader = true\ndelimiter = ';'";
         assert_keys(headed, b"a;b\nc\n\xef\xbb\xbfd;e\n", &["c", "\u{feff}d"]);
         assert_keys("format = 'csv'\nfield = 3", b"", &[]);
         assert_keys(URL, b"\xef\xbb\xbfurl\na\n", &["a"]);
+    }
+
+    #[test]
+    fn a_quote_in_a_table_with_tabs_is_a_character() {
+        let text = b"id\ttitle\n1\t\"Heroes\n2\tNew\n3\tThe \"Best\"\n4\tlast\n";
+        let tabs = "format = 'csv'\ndelimiter = \"\\t\"\nfield =";
+        assert_keys(&format!("{tabs} 'id'"), text, &["1", "2", "3", "4"]);
+        assert_keys(&format!("{tabs} 'title'"), text, &["\"Heroes", "New", "The \"Best\"", "last"]);
+        // Unless the user says that quotes are meant.
+        let quoted = format!("{tabs} 'title'\nquotes = true");
+        assert_keys(&quoted, b"id\ttitle\n1\t\"a\tb\"\n2\tc\n", &["a\tb", "c"]);
+        let plain = "format = 'csv'\nquotes = false\nfield = 2";
+        assert_keys(plain, b"1,\"a\n2,b\"\n3,\"c\"", &["\"a", "b\"", "\"c\""]);
+    }
+
+    #[test]
+    fn an_empty_field_is_missing_and_a_key_of_several_if_all_are_empty() {
+        let text = b"id,url\n1,a\n2,\n,b\n,\n3,\"\"\n4, \n";
+        assert_keys(URL, text, &["a", "<NoField>", "b", "<NoField>", "<NoField>", " "]);
+        let none = "<NoField>";
+        assert_keys(&format!("{URL}\ntrim = true"), text, &["a", none, "b", none, none, none]);
+        let both = "format = 'csv'\nfield = ['id', 'url']";
+        assert_keys(both, text, &["1\x1fa", "2\x1f", "\x1fb", none, "3\x1f", "4\x1f "]);
     }
 
     #[test]
@@ -366,7 +407,7 @@ mod tests {
     fn records_are_as_they_are_in_the_file_without_their_newline() {
         let text = b"\xef\xbb\xbfid,url\r\n1,a\r\n\r\n\n2,\"b\"\"\n,\r\nc\"\r\n3,\n4\n\"5\",\xef\xbb\xbf";
         let found = records("format = 'csv'\nfield = 'url'", text);
-        assert_eq!(found, ["1,a\r", "2,\"b\"\"\n,\r\nc\"\r", "3,", "\"5\",\u{feff}"]);
+        assert_eq!(found, ["1,a\r", "2,\"b\"\"\n,\r\nc\"\r", "\"5\",\u{feff}"]);
         let found = records("format = 'csv'\nfield = 1", text);
         assert_eq!(found[..2], ["id,url\r", "1,a\r"]);
     }
@@ -393,7 +434,7 @@ mod tests {
         let mut text = b"url\na\n".to_vec();
         text.resize(text.len() + MOST_FIELDS - 1, b',');
         let (found, _) = keys(URL, &text, None).unwrap();
-        assert_eq!(found, ["a", ""]);
+        assert_eq!(found, ["a", "<NoField>"]);
         text.resize(text.len() + 3 * MOST_FIELDS, b',');
         let error = keys(URL, &text, None).unwrap_err();
         assert!(error.contains("the record that begins on line 3 has more than 1048576 fields"), "{error}");
@@ -411,7 +452,7 @@ mod tests {
     #[test]
     fn a_quote_without_its_end_is_an_error_in_bounded_memory() {
         let mut text = b"url\na\n\"b\n".to_vec();
-        text.resize(3 * LONGEST, b'x');
+        text.resize(LONGEST_RECORD + (8 << 20), b'x');
         let error = keys(URL, &text, None).unwrap_err();
         assert!(error.contains("the record that begins on line 3 is longer than"), "{error}");
     }

@@ -9,7 +9,7 @@
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
 //! | 0 | 1 | version | u8, 1 |
-//! | 1 | 1 | flags | u8, bits: 1 all inputs were read to their ends, 2 there is a current input, 4 there is an output of new keys, 8 one of refused keys, 16 one of records without a key; the others are 0 |
+//! | 1 | 1 | flags | u8, bits: 1 all inputs were read to their ends, 2 there are inputs that were read in part, 4 there is an output of new keys, 8 one of refused keys, 16 one of records without a key; the others are 0 |
 //! | 2 | 80 | counts | u64[10], of all runs of the job, as below |
 //! | 82 | 8 | options | u64, hash of the options below, by which inputs were read |
 //!
@@ -39,7 +39,8 @@
 //! | 8 | 8 | length | u64, bytes |
 //! | 16 | 8 | tail | u64, hash of its last 4096 bytes, or of all if it is shorter |
 //!
-//! Then the current input, the one that was read in part, if there is one; N is the length of its path:
+//! Then, if there are any, the inputs that were read in part: the one that is being read, and others that could not be
+//! read to their ends. Their number, u16; and for each, where N is the length of its path:
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -74,7 +75,7 @@
 //! | 1 | 1 | skip_empty | u8, 0 or 1 |
 //! | 2 | 8 | max_key_length | u64, bytes |
 //! | 10 | 1 | format | u8: 0 lines or NUL, 1 CSV, 2 JSON Lines |
-//! | 11 | rest | record | lines or NUL: the byte that ends a record. CSV: `delimiter`, 1 byte; whether there is a header, 0 or 1; then for each column of the key 0 and its number, from 0, as u64, or 1 and its name. JSON Lines: the names that lead to the field. Before each name stands its length as u64. If records have times: CSV: the column of the time like one of the key, with 2 in place of 0 and 3 in place of 1. JSON Lines: u64 2^64 - 1, and the names that lead to the time |
+//! | 11 | rest | record | lines or NUL: the byte that ends a record. CSV: `delimiter`, 1 byte; then a byte, 1 if there is a header, plus 2 if a quote is a character like any other; then for each column of the key 0 and its number, from 0, as u64, or 1 and its name. JSON Lines: the names that lead to the field. Before each name stands its length as u64. If records have times: CSV: the column of the time like one of the key, with 2 in place of 0 and 3 in place of 1. JSON Lines: u64 2^64 - 1, and the names that lead to the time |
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -89,10 +90,12 @@ use gowk::Metadata;
 const PREFIX: &str = "ingest/";
 const VERSION: u8 = 1;
 const ALL_READ: u8 = 1;
-const HAS_CURRENT: u8 = 2;
+const HAS_PARTLY: u8 = 2;
 /// For each kind of output, whether there is one.
 const HAS_OUTPUT: [u8; 3] = [4, 8, 16];
 const KNOWN: u8 = 31;
+/// The most inputs that are remembered as read in part: if so many are damaged, the next one ends the run.
+pub(super) const MOST_PARTLY: usize = 4;
 /// Bytes that each finished input takes.
 pub(super) const PER_INPUT: usize = 24;
 /// Counts, lengths and offsets are below this. Real ones never come near it, and a sum of a few does not overflow.
@@ -108,7 +111,8 @@ pub(super) struct Cursor {
     pub(super) options: u64,
     /// The output of each [`OutputKind`](super::job::OutputKind).
     pub(super) outputs: [Option<Written>; 3],
-    pub(super) current: Option<Current>,
+    /// The inputs that were read in part; the one that is being read, and others that could not be read to their ends.
+    pub(super) partly: Vec<Partly>,
     /// By id.
     pub(super) finished: Vec<(InputId, Finished)>,
 }
@@ -122,9 +126,9 @@ pub(super) struct Written {
     pub(super) tail: u64,
 }
 
-/// The input being read.
+/// An input read in part.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Current {
+pub(super) struct Partly {
     pub(super) name: PathBuf,
     pub(super) read: Position,
     pub(super) tally: Tally,
@@ -155,7 +159,7 @@ pub(super) fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
     metadata.iter().filter_map(job).collect()
 }
 
-impl Current {
+impl Partly {
     pub(super) fn id(&self) -> InputId {
         InputId::of(&self.name)
     }
@@ -168,8 +172,26 @@ impl Cursor {
         self.finished.get(place).map(|(_, finished)| finished)
     }
 
+    /// The input of this id, if it was read in part.
+    pub(super) fn partly(&self, id: InputId) -> Option<&Partly> {
+        self.partly.iter().find(|input| input.id() == id)
+    }
+
+    /// Notes how far an input is read.
+    pub(super) fn read(&mut self, input: Partly) {
+        self.partly.retain(|other| other.id() != input.id());
+        self.partly.push(input);
+    }
+
+    /// Forgets an input, so that it is read from its start.
+    pub(super) fn restart(&mut self, id: InputId) {
+        self.partly.retain(|input| input.id() != id);
+        self.finished.retain(|(other, _)| *other != id);
+    }
+
     /// Notes that an input was read to its end.
     pub(super) fn finish(&mut self, id: InputId, finished: Finished) {
+        self.partly.retain(|input| input.id() != id);
         match self.place(id) {
             Ok(place) => self.finished[place].1 = finished,
             Err(place) => self.finished.insert(place, (id, finished)),
@@ -184,7 +206,7 @@ impl Cursor {
         let flag = |set: bool, flag: u8| if set { flag } else { 0 };
         let outputs = self.outputs.iter().zip(HAS_OUTPUT);
         let flags = flag(self.all_read, ALL_READ)
-            | flag(self.current.is_some(), HAS_CURRENT)
+            | flag(!self.partly.is_empty(), HAS_PARTLY)
             | outputs.map(|(output, has)| flag(output.is_some(), has)).sum::<u8>();
         let mut bytes = vec![VERSION, flags];
         put(&mut bytes, &numbers(&self.total));
@@ -192,7 +214,10 @@ impl Cursor {
         for Written { path, length, tail } in self.outputs.iter().flatten() {
             put(&mut bytes, &[path.0, *length, *tail]);
         }
-        if let Some(Current { name, read, tally }) = &self.current {
+        if !self.partly.is_empty() {
+            bytes.extend((self.partly.len() as u16).to_le_bytes());
+        }
+        for Partly { name, read, tally } in &self.partly {
             let name = name.as_os_str().as_bytes();
             // Linux has no paths longer than 4096 bytes.
             bytes.extend((name.len() as u16).to_le_bytes());
@@ -221,8 +246,11 @@ impl Cursor {
                 *output = Some(rest.written()?);
             }
         }
-        if flags & HAS_CURRENT != 0 {
-            cursor.current = Some(rest.current()?);
+        if flags & HAS_PARTLY != 0 {
+            let [low, high] = *rest.take(2)? else { return None };
+            for _ in 0..u16::from_le_bytes([low, high]) {
+                cursor.partly.push(rest.partly()?);
+            }
         }
         while !rest.0.is_empty() {
             let (id, length, hash) = (InputId(rest.number()?), rest.number()?, rest.number()?);
@@ -235,18 +263,18 @@ impl Cursor {
         Some(cursor)
     }
 
-    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and the one with the
-    /// longest name current.
+    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and those with the longest
+    /// names read in part, [`MOST_PARTLY`] at most.
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
-        let mut all = self.clone();
-        all.current = None;
-        let (mut more, mut longest) = (0, 0);
+        let (mut more, mut names) = (0, Vec::new());
         for (id, name) in inputs {
-            more += usize::from(all.finished(id).is_none()) * PER_INPUT;
-            longest = longest.max(name.as_os_str().len());
+            more += usize::from(self.finished(id).is_none()) * PER_INPUT;
+            names.push(name.as_os_str().len());
         }
-        const CURRENT: usize = 2 + 112;
-        all.encode().len() + more + CURRENT + longest
+        names.sort_unstable_by(|one, other| other.cmp(one));
+        const PARTLY: usize = 2 + 112;
+        let partly: usize = names.iter().take(MOST_PARTLY).map(|name| PARTLY + name).sum();
+        self.encode().len() + more + 2 + partly
     }
 }
 
@@ -295,13 +323,13 @@ impl<'a> Rest<'a> {
         (refused <= new && new + late + early <= keys).then_some(tally)
     }
 
-    fn current(&mut self) -> Option<Current> {
+    fn partly(&mut self) -> Option<Partly> {
         let [low, high] = *self.take(2)? else { return None };
         let name = PathBuf::from(OsStr::from_bytes(self.take(u16::from_le_bytes([low, high]).into())?));
         let (base, offset) = (self.amount()?, self.amount()?);
         let (digest, lines) = (self.number()?, self.amount()?);
         let read = Position { base, offset, digest, lines };
-        Some(Current { name, read, tally: self.tally()? })
+        Some(Partly { name, read, tally: self.tally()? })
     }
 }
 
@@ -324,7 +352,7 @@ mod tests {
             total: tally,
             options: 10,
             outputs: [7, 17, 27].map(|n| Some(Written { path: InputId(n), length: n + 1, tail: n + 2 })),
-            current: Some(Current { name: "urls/a.gz".into(), read, tally }),
+            partly: ["urls/a.gz", "urls/b"].map(|name| Partly { name: name.into(), read, tally }).into(),
             finished: (0..3).map(|n| (InputId(n), finished(n))).collect(),
         }
     }
@@ -333,7 +361,10 @@ mod tests {
     fn what_is_encoded_is_decoded_and_has_the_documented_length() {
         let full = full();
         assert_eq!(Cursor::decode(&full.encode()), Some(full.clone()));
-        assert_eq!(full.encode().len(), 2 + 88 + 3 * 24 + 2 + "urls/a.gz".len() + 112 + 3 * 24);
+        assert_eq!(
+            full.encode().len(),
+            2 + 88 + 3 * 24 + 2 + 2 * (2 + 112) + "urls/a.gzurls/b".len() + 3 * 24
+        );
         let empty = Cursor::default();
         assert_eq!(Cursor::decode(&empty.encode()), Some(empty.clone()));
         assert_eq!(empty.encode().len(), 90);
@@ -367,11 +398,11 @@ mod tests {
                 |cursor, tally, _| cursor.total.malformed = tally.malformed,
                 |cursor, tally, _| cursor.outputs[0].as_mut().unwrap().length = tally.keys,
                 |cursor, tally, _| cursor.outputs[2].as_mut().unwrap().length = tally.keys,
-                |cursor, tally, _| cursor.current.as_mut().unwrap().tally.empty = tally.empty,
-                |cursor, tally, _| cursor.current.as_mut().unwrap().tally.too_long = tally.too_long,
-                |cursor, _, read| cursor.current.as_mut().unwrap().read.base = read.base,
-                |cursor, _, read| cursor.current.as_mut().unwrap().read.offset = read.offset,
-                |cursor, _, read| cursor.current.as_mut().unwrap().read.lines = read.lines,
+                |cursor, tally, _| cursor.partly[1].tally.empty = tally.empty,
+                |cursor, tally, _| cursor.partly[1].tally.too_long = tally.too_long,
+                |cursor, _, read| cursor.partly[1].read.base = read.base,
+                |cursor, _, read| cursor.partly[1].read.offset = read.offset,
+                |cursor, _, read| cursor.partly[1].read.lines = read.lines,
             ];
             for (which, change) in changes.iter().enumerate() {
                 let mut cursor = full();

@@ -1,12 +1,12 @@
 //! The content of streams: plain, gzip or zstd, told apart by their first bytes.
 
 use std::fs::File;
-use std::io::{self, BufReader, Chain, Cursor, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use super::error::InputProblem;
 use crate::keys::Foreign;
@@ -23,6 +23,22 @@ pub(super) enum Packing {
     /// In a format that gowk does not read.
     Foreign(Foreign),
 }
+
+/// Whether streams are unpacked if they begin like compressed data.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Unpack {
+    /// They are taken as they are.
+    Never,
+    /// gzip, and zstd with windows up to 128 MiB.
+    #[default]
+    Usual,
+    /// Also zstd with longer windows, up to 2 GiB, which take as much memory.
+    Long,
+}
+
+/// The logarithms of the longest windows of zstd.
+const WINDOW: u32 = 27;
+const LONG_WINDOW: u32 = 31;
 
 /// The magic number of gzip, and its only method of compression.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
@@ -89,16 +105,15 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Waits until the first bytes tell the packing: most often for one read. With `plain` the bytes are taken as they
-    /// are. `read` counts the bytes of the stream.
+    /// Waits until the first bytes tell the packing: most often for one read. `read` counts the bytes of the stream.
     pub(super) fn new(
         stream: impl Read + Send + 'static,
-        plain: bool,
+        unpack: Unpack,
         read: Arc<AtomicU64>,
     ) -> Result<Self, InputProblem> {
         let mut counted = Counted { stream: Box::new(stream), read: read.clone() };
-        if plain {
-            return Self::packed(Packing::Plain, Cursor::new(Vec::new()).chain(counted), read);
+        if unpack == Unpack::Never {
+            return Self::packed(Packing::Plain, unpack, Cursor::new(Vec::new()).chain(counted), read);
         }
         let (mut begin, mut length) = (vec![0; CHUNK], 0);
         let packing = loop {
@@ -113,25 +128,45 @@ impl Decoder {
             }
         };
         begin.truncate(length);
-        Self::packed(packing, Cursor::new(begin).chain(counted), read)
+        Self::packed(packing, unpack, Cursor::new(begin).chain(counted), read)
     }
 
-    /// Begins at the byte `base` of a file; in a compressed file a member or frame begins there.
-    pub(super) fn within(mut file: File, base: u64) -> Result<Self, InputProblem> {
+    /// Begins at the byte `base` of a file; in a compressed file a member or frame begins there. Ends a plain file at `end`,
+    /// if that is given.
+    pub(super) fn within(
+        mut file: File,
+        base: u64,
+        end: Option<u64>,
+        unpack: Unpack,
+    ) -> Result<Self, InputProblem> {
         let packing = Packing::of_file(&file).map_err(unreadable)?;
         file.seek(SeekFrom::Start(base)).map_err(unreadable)?;
         let read = Arc::new(AtomicU64::new(base));
-        let counted = Counted { stream: Box::new(file), read: read.clone() };
-        Self::packed(packing, Cursor::new(Vec::new()).chain(counted), read)
+        let stream: Box<dyn Read + Send> = match end.filter(|_| packing == Packing::Plain) {
+            Some(end) => Box::new(file.take(end.saturating_sub(base))),
+            None => Box::new(file),
+        };
+        let counted = Counted { stream, read: read.clone() };
+        Self::packed(packing, unpack, Cursor::new(Vec::new()).chain(counted), read)
     }
 
-    fn packed(packing: Packing, all: Begun, read: Arc<AtomicU64>) -> Result<Self, InputProblem> {
+    fn packed(
+        packing: Packing,
+        unpack: Unpack,
+        all: Begun,
+        read: Arc<AtomicU64>,
+    ) -> Result<Self, InputProblem> {
         let buffered = |all| BufReader::with_capacity(CHUNK, all);
         let stream: Box<dyn Read + Send> = match packing {
             Packing::Foreign(format) => return Err(InputProblem::Foreign { format }),
             Packing::Plain => Box::new(all),
-            Packing::Gzip => Box::new(MultiGzDecoder::new(buffered(all))),
-            Packing::Zstd => Box::new(zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?),
+            Packing::Gzip => Box::new(Members::Between(Some(buffered(all)))),
+            Packing::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(buffered(all)).map_err(unreadable)?;
+                let window = if unpack == Unpack::Long { LONG_WINDOW } else { WINDOW };
+                decoder.window_log_max(window).map_err(unreadable)?;
+                Box::new(decoder)
+            }
         };
         Ok(Self { packing, stream, read })
     }
@@ -169,11 +204,70 @@ fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
         Some(format) if source.raw_os_error().is_none() => {
             if source.kind() == io::ErrorKind::UnexpectedEof {
                 InputProblem::Truncated { format, at }
+            } else if source.get_ref().is_some_and(|inner| inner.is::<Trailing>()) {
+                InputProblem::Trailing { format, at }
+            } else if packing == Packing::Zstd && source.to_string() == LONG_WINDOW_ERROR {
+                InputProblem::LongWindow
             } else {
                 InputProblem::Corrupt { format, at, source }
             }
         }
         _ => unreadable(source),
+    }
+}
+
+/// The message of libzstd, whose error codes the crate does not give out, for a longer window than is allowed.
+const LONG_WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
+
+/// Something else than a member or padding behind a member of gzip.
+#[derive(Debug, thiserror::Error)]
+#[error("something else follows")]
+struct Trailing;
+
+/// The members of a gzip stream. Zeros behind a member are padding, as tapes and block devices leave it.
+enum Members<R> {
+    Within(Option<Box<GzDecoder<R>>>),
+    Between(Option<R>),
+}
+
+impl<R: BufRead> Read for Members<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self {
+                Self::Within(member) => {
+                    let read = member.as_mut().map_or(Ok(0), |member| member.read(into))?;
+                    if read > 0 || into.is_empty() {
+                        return Ok(read);
+                    }
+                    *self = Self::Between(member.take().map(|member| member.into_inner()));
+                }
+                Self::Between(stream) => {
+                    if !stream.as_mut().map_or(Ok(false), begins_a_member)? {
+                        return Ok(0);
+                    }
+                    *self = Self::Within(stream.take().map(|stream| Box::new(GzDecoder::new(stream))));
+                }
+            }
+        }
+    }
+}
+
+/// Passes over zeros; false at the end of the stream.
+fn begins_a_member(stream: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let waiting = stream.fill_buf()?;
+        match waiting.iter().position(|byte| *byte != 0) {
+            Some(first) => {
+                let is_member = waiting.get(first) == GZIP.first();
+                stream.consume(first);
+                return if is_member { Ok(true) } else { Err(io::Error::other(Trailing)) };
+            }
+            None if waiting.is_empty() => return Ok(false),
+            None => {
+                let zeros = waiting.len();
+                stream.consume(zeros);
+            }
+        }
     }
 }
 
@@ -217,9 +311,9 @@ mod tests {
             for slow in [true, false] {
                 let read = Arc::new(AtomicU64::new(0));
                 let decoder = if slow {
-                    Decoder::new(Slow(bytes), false, read.clone())
+                    Decoder::new(Slow(bytes), Unpack::Usual, read.clone())
                 } else {
-                    Decoder::new(bytes, false, read.clone())
+                    Decoder::new(bytes, Unpack::Usual, read.clone())
                 };
                 let mut decoder = decoder.unwrap();
                 assert_eq!(decoder.packing, packing, "{bytes:?}");
@@ -229,7 +323,7 @@ mod tests {
                     assert_eq!((all.as_slice(), decoder.raw()), (bytes, bytes.len() as u64));
                 }
             }
-            let mut plain = Decoder::new(bytes, true, Arc::default()).unwrap();
+            let mut plain = Decoder::new(bytes, Unpack::Never, Arc::default()).unwrap();
             let mut all = Vec::new();
             plain.read_to_end(&mut all).unwrap();
             assert_eq!(all, bytes);
@@ -239,8 +333,71 @@ mod tests {
     #[test]
     fn no_more_is_waited_for_than_is_needed() {
         let read = Arc::new(AtomicU64::new(0));
-        let decoder = Decoder::new(Slow(b"a\nb\n"), false, read.clone()).unwrap();
+        let decoder = Decoder::new(Slow(b"a\nb\n"), Unpack::Usual, read.clone()).unwrap();
         assert_eq!((decoder.raw(), read.load(Ordering::Relaxed)), (1, 1));
-        assert_eq!(Decoder::new(Slow(b"a\nb\n"), true, Arc::default()).unwrap().raw(), 0);
+        assert_eq!(Decoder::new(Slow(b"a\nb\n"), Unpack::Never, Arc::default()).unwrap().raw(), 0);
+    }
+
+    /// All content, and the problem that ended it.
+    fn content(bytes: &[u8], unpack: Unpack) -> (Vec<u8>, Option<InputProblem>) {
+        let mut decoder = Decoder::new(Cursor::new(bytes.to_vec()), unpack, Arc::default()).unwrap();
+        let (mut all, mut piece) = (Vec::new(), [0; 1000]);
+        loop {
+            match decoder.fill(&mut piece) {
+                Ok(0) => return (all, None),
+                Ok(read) => all.extend(&piece[..read]),
+                Err(problem) => return (all, Some(problem)),
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_behind_a_member_of_gzip_are_padding_and_anything_else_is_named() {
+        use std::io::Write as _;
+        let gzip = |text: &str| {
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            packed.write_all(text.as_bytes()).unwrap();
+            packed.finish().unwrap()
+        };
+        for zeros in [0, 1, 511, 3 * CHUNK] {
+            let padded = [gzip("a\n"), vec![0; zeros], gzip("b\n"), gzip(""), vec![0; zeros]].concat();
+            let (all, problem) = content(&padded, Unpack::Usual);
+            assert!(problem.is_none() && all == b"a\nb\n", "{zeros}: {problem:?}");
+            for garbage in ["x", "not gzip at all\n"] {
+                let (all, problem) = content(&[&padded, garbage.as_bytes()].concat(), Unpack::Usual);
+                let is_named = matches!(problem, Some(InputProblem::Trailing { format: "gzip", .. }));
+                assert!(is_named && all == b"a\nb\n", "{zeros}, {garbage}: {problem:?}");
+            }
+        }
+        let whole = gzip("a\n");
+        for cut in 4..whole.len() {
+            let (_, problem) = content(&[&whole, &whole[..cut]].concat(), Unpack::Usual);
+            assert!(matches!(problem, Some(InputProblem::Truncated { .. })), "{cut}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_window_of_zstd_is_read_only_if_that_is_allowed() {
+        use std::io::Write as _;
+        for (log, unpack, is_read) in [
+            (27, Unpack::Usual, true),
+            (28, Unpack::Usual, false),
+            (28, Unpack::Long, true),
+            (31, Unpack::Long, true),
+        ] {
+            let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            packed.window_log(log).unwrap();
+            // A frame of unknown length keeps the window that was asked for.
+            packed.write_all(b"a\n").unwrap();
+            packed.flush().unwrap();
+            packed.write_all(b"b\n").unwrap();
+            let (all, problem) = content(&packed.finish().unwrap(), unpack);
+            match problem {
+                None => assert!(is_read && all == b"a\nb\n", "{log}"),
+                Some(problem) => {
+                    assert!(!is_read && matches!(problem, InputProblem::LongWindow), "{log}: {problem}");
+                }
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use fs2::FileExt;
 use super::cursor;
 use super::error::Error;
 use super::job::Job;
+use gowk::Lookup;
 use gowk::store::{Committed, Error as StoreError, Rejudged, Requests, Store, Token, Update, Version};
 use gowk::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
@@ -215,6 +216,33 @@ impl Destination {
         }
     }
 
+    /// The uuid of a filter; `None` for a store.
+    pub fn uuid(&self) -> Result<Option<[u8; 16]>, Error> {
+        match &self.0 {
+            To::Filter(writer) => Ok(Some(writer.info()?.uuid)),
+            To::Store(_) => Ok(None),
+        }
+    }
+
+    /// An entry of a filter's metadata; `None` for a store.
+    pub fn entry(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        match &self.0 {
+            To::Filter(writer) => Ok(writer.metadata()?.get(name).map(<[u8]>::to_vec)),
+            To::Store(_) => Ok(None),
+        }
+    }
+
+    /// Makes the next commit of a filter store this entry of the metadata, or remove it; does nothing to a store.
+    pub fn set_entry(&mut self, name: &str, value: Option<Vec<u8>>) -> Result<(), Error> {
+        let To::Filter(writer) = &mut self.0 else { return Ok(()) };
+        let metadata = writer.metadata_mut()?;
+        match value {
+            Some(value) => metadata.set(name, value),
+            None => drop(metadata.remove(name)),
+        }
+        Ok(())
+    }
+
     /// Makes the next commit store a job's cursor. In a store a commit that would change nothing makes no version.
     pub(super) fn remember(&mut self, entry: &str, state: Vec<u8>) -> Result<(), Error> {
         match &mut self.0 {
@@ -283,6 +311,27 @@ impl Destination {
             To::Filter(_) => false,
             To::Store(to) => to.token.is_some(),
         }
+    }
+
+    /// How many of these keys have the highest count: a removal leaves it as it is.
+    pub(super) fn saturated<K: Key>(&self, keys: impl Iterator<Item = K>) -> Result<u64, Error> {
+        let mut saturated = 0;
+        match &self.0 {
+            To::Filter(writer) => {
+                let highest = writer.info()?.slots_per_bucket.highest_count();
+                for key in keys {
+                    saturated += u64::from(writer.count(key)? == highest);
+                }
+            }
+            To::Store(to) => {
+                let highest = to.store.description().slots_per_bucket.highest_count();
+                let reader = to.store.read_version(to.update()?.base().clone());
+                for key in keys {
+                    saturated += u64::from(reader.count(key)? == highest);
+                }
+            }
+        }
+        Ok(saturated)
     }
 
     /// How many of these keys are in the filter, if that is a set; `None` for a store or a counting filter.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cursor::{self, Current, Cursor};
+use super::cursor::{self, Cursor, MOST_PARTLY, Partly};
 use super::destination::Destination;
 use super::error::Error;
 use super::job::Job;
@@ -39,6 +39,12 @@ pub(super) struct Engine<'a, 'w> {
     outputs: [Option<Output>; 3],
     pub(super) cursor: Cursor,
     tasks: Arc<[Task]>,
+    /// The number of all inputs.
+    of: u64,
+    /// Why inputs were not read to their ends.
+    failed: Vec<Error>,
+    /// The task whose summary is the last one of `inputs`.
+    begun: Option<usize>,
     inputs: Vec<InputSummary>,
     /// The task that is being read, and the bytes of its file that were read in this run.
     reached: Option<(usize, u64)>,
@@ -55,7 +61,7 @@ impl<'a, 'w> Engine<'a, 'w> {
         job: &'a Job,
         cursor: Cursor,
         outputs: [Option<Output>; 3],
-        tasks: Arc<[Task]>,
+        (tasks, failed): (Arc<[Task]>, Vec<Error>),
         watch: &'a mut Watch<'w>,
     ) -> Self {
         let of_bytes = tasks.iter().map(Task::bytes).sum();
@@ -65,7 +71,10 @@ impl<'a, 'w> Engine<'a, 'w> {
             entry: cursor::entry(&job.name),
             outputs,
             cursor,
+            of: (tasks.len() + failed.len()) as u64,
             tasks,
+            failed,
+            begun: None,
             inputs: Vec::new(),
             reached: None,
             tally: Tally::default(),
@@ -99,18 +108,28 @@ impl<'a, 'w> Engine<'a, 'w> {
         let destination = pump.into_destination();
         let (filter, requests) = (destination.info()?, destination.requests());
         destination.close().map_err(|cause| partly(cause, committed))?;
-        Ok(Summary {
+        let of = self.of;
+        let mut failed = self.failed;
+        let summary = Summary {
             inputs: self.inputs,
             finished_before: self.tasks.iter().filter(|task| task.state == State::Finished).count() as u64,
             run: self.tally,
             total: self.cursor.total,
-            finished: self.cursor.all_read,
+            finished: self.cursor.all_read && failed.is_empty(),
             duration: self.started.elapsed(),
             committing,
             filter,
             max_key_length: self.job.rules.max_key_length,
             requests,
-        })
+        };
+        match (failed.pop(), of) {
+            (None, _) => Ok(summary),
+            (Some(error), 1) => Err(partly(error, committed)),
+            (Some(error), _) => {
+                failed.push(error);
+                Err(Error::Inputs { failed, of, summary: Some(Box::new(summary)) })
+            }
+        }
     }
 
     fn take_all(&mut self, pump: &mut Pump) -> Result<(), Error> {
@@ -126,7 +145,7 @@ impl<'a, 'w> Engine<'a, 'w> {
         }
         feed.stop();
         let has_ended = outcome?;
-        self.cursor.all_read |= has_ended;
+        self.cursor.all_read = has_ended && self.failed.is_empty();
         if has_ended { self.check_field() } else { Ok(()) }
     }
 
@@ -141,12 +160,33 @@ impl<'a, 'w> Engine<'a, 'w> {
 
     /// Begins the summary of an input, unless it has begun.
     fn begin(&mut self, task: usize) {
-        if let (Some(Task { input, .. }), true) =
-            (self.tasks.get(task), self.inputs.last().is_none_or(|input| input.finished))
-        {
-            let current = self.cursor.current.as_ref().filter(|current| current.id() == input.id());
-            let tally = current.map_or_else(Tally::default, |current| current.tally);
-            self.inputs.push(InputSummary { path: input.path.clone(), tally, finished: false });
+        if self.begun == Some(task) {
+            return;
+        }
+        if let Some(Task { input, .. }) = self.tasks.get(task) {
+            let tally = self.cursor.partly(input.id()).map_or_else(Tally::default, |partly| partly.tally);
+            let path = input.path.clone();
+            self.inputs.push(InputSummary { path, tally, finished: false, unfinished: 0, restarted: false });
+            self.begun = Some(task);
+        }
+    }
+
+    /// Notes that an input was not read to its end.
+    fn fail(&mut self, error: Error) -> Result<(), Error> {
+        if self.cursor.partly.len() >= MOST_PARTLY {
+            return Err(error);
+        }
+        self.reached = None;
+        self.failed.push(error);
+        self.tell_failed(self.failed.len() - 1);
+        Ok(())
+    }
+
+    /// Reports inputs that are not read to their ends, unless there is only one: then the run fails with its error.
+    pub(super) fn tell_failed(&mut self, from: usize) {
+        for error in self.failed.iter().skip(from).filter(|_| self.of > 1) {
+            // A break is ignored here: `is_stopped` calls the watch again at once.
+            let _ = (self.watch)(Event::Failed { error });
         }
     }
 
@@ -208,6 +248,9 @@ impl Work for Engine<'_, '_> {
 
     fn took(&mut self, pieces: &[Piece<Read>], mut tally: Tally) -> Result<(), Error> {
         let Some(Piece { place: read, skipped, .. }) = pieces.first() else { return Ok(()) };
+        if let Some(error) = read.failed.take() {
+            return self.fail(error);
+        }
         tally.add(skipped);
         self.tally.add(&tally);
         self.cursor.total.add(&tally);
@@ -215,14 +258,17 @@ impl Work for Engine<'_, '_> {
         let tasks = self.tasks.clone();
         let (Some(task), Some(input)) = (tasks.get(read.task), self.inputs.last_mut()) else { return Ok(()) };
         input.tally.add(&tally);
+        (input.unfinished, input.restarted) = (read.unfinished, read.restarted);
         match read.finished {
             None => {
                 let (name, read, tally) = (task.input.name.clone(), read.position, input.tally);
-                self.cursor.current = Some(Current { name, read, tally });
+                if task.state == State::Rotated {
+                    self.cursor.restart(task.input.id());
+                }
+                self.cursor.read(Partly { name, read, tally });
             }
             Some(finished) => {
                 input.finished = true;
-                self.cursor.current = None;
                 self.cursor.finish(task.input.id(), finished);
                 self.bytes += finished.length.saturating_sub(task.from.base);
             }
@@ -260,7 +306,7 @@ impl Task {
     const fn bytes(&self) -> u64 {
         match self.state {
             State::Finished => 0,
-            State::New | State::Grown { .. } | State::HalfRead { .. } => {
+            State::New | State::Rotated | State::Grown { .. } | State::HalfRead { .. } => {
                 self.input.length.saturating_sub(self.from.base)
             }
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::keys::Foreign;
+use crate::summary::Summary;
 
 /// Why a job did not run to its end. What it had committed stays committed, and the next run goes on from there.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +59,20 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         problem: InputProblem,
+    },
+
+    /// Some inputs could not be read, or not to their ends. All others were, and their keys are committed.
+    #[error(
+        "{}; so {} of {of} inputs could not be read to their ends; all others were",
+        failed.first().map_or_else(String::new, Error::to_string), failed.len()
+    )]
+    Inputs {
+        /// What is wrong with each of them.
+        failed: Vec<Error>,
+        /// The number of all inputs.
+        of: u64,
+        /// The result of a job's run all the same.
+        summary: Option<Box<Summary>>,
     },
 
     /// The output cannot be written, or is not what this job wrote.
@@ -250,6 +265,23 @@ pub enum InputProblem {
         /// The bytes that the file has.
         at: u64,
     },
+    /// Other bytes than zeros behind compressed data.
+    #[error(
+        "something else follows the {format} data near byte {at}; the records before it were read; cut it off, or get the \
+         file anew"
+    )]
+    Trailing {
+        /// `gzip`.
+        format: &'static str,
+        /// Bytes of the file read until then.
+        at: u64,
+    },
+    /// zstd data that need more memory than is usual.
+    #[error(
+        "zstd data with a long window, which takes up to 2 GiB of memory to read; allow that (`long = 31` under [input]), or \
+         unpack the file first, as with `zstd -dc --long=31 FILE > NEW`"
+    )]
+    LongWindow,
     /// Compressed data that cannot be decompressed.
     #[error("damaged {format} data near byte {at}: {source}; get the file anew and run this again")]
     Corrupt {
@@ -372,7 +404,7 @@ pub enum InputProblem {
     },
     /// A record without a valid time, in a run that does not leave such records out.
     #[error(
-        "the record on {place} has no valid time in {field}; write RFC 3339 with an offset, or seconds or milliseconds \
+        "the record on {place} has no valid time in {field}; write RFC 3339 with an offset, or a number of seconds \
          since 1970, or let such records be left out"
     )]
     NoTime {
@@ -400,8 +432,27 @@ pub enum InputProblem {
         /// The number of records, all without the field.
         records: u64,
     },
-    /// A CSV record that does not end.
-    #[error("the record that begins on {place} is longer than {limit} bytes; look for a missing quote")]
+    /// All records are malformed.
+    #[error(
+        "all of its {records} lines are malformed: each must be one JSON object; write an object a line first, as with \
+         `jq -c . FILE > NEW`, or as with `jq -c '.[]'` if the file is one array"
+    )]
+    AllMalformed {
+        /// The number of lines.
+        records: u64,
+    },
+    /// All keys are too long.
+    #[error("all of its {records} keys are longer than {limit} bytes; raise that limit, or check the format")]
+    AllTooLong {
+        /// The number of records.
+        records: u64,
+        /// Bytes that a key may have.
+        limit: usize,
+    },
+    /// A record that does not end.
+    #[error(
+        "the record that begins on {place} is longer than {limit} bytes; look for a missing quote or end of line"
+    )]
     RecordTooLong {
         /// The line.
         place: String,
@@ -518,6 +569,10 @@ pub enum OutputProblem {
 /// The remedy for an input in a foreign format.
 fn unpack(format: Foreign) -> String {
     match format.unpacker() {
+        None if format == Foreign::Filter => "its keys are not in it as text; `gowk merge` stores those of one filter in another".to_owned(),
+        Some(command) if format == Foreign::Utf16 => {
+            format!("write it as UTF-8 first, as with `{command} FILE > NEW`")
+        }
         Some(command) => format!("unpack it first, as with `{command} FILE > NEW`"),
         None => "write its column of keys as CSV first, as with `duckdb -csv -c \"select COLUMN from 'FILE'\" > NEW`".to_owned(),
     }
@@ -534,6 +589,41 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl Error {
+    /// Whether an input is damaged or cannot be read, so that a run reads the others all the same. Wrong rules are no such
+    /// error.
+    pub fn is_of_one_input(&self) -> bool {
+        use InputProblem::{
+            Changed, Corrupt, Foreign, Gone, GrownWithinRecord, Io, Json, LongWindow, Parquet, RecordTooLong,
+            Shrunken, TooManyFields, Trailing, Truncated, Unclosed,
+        };
+        let Self::Input { problem, .. } = self else { return false };
+        matches!(
+            problem,
+            Changed { .. }
+                | Corrupt { .. }
+                | Foreign { .. }
+                | Gone { .. }
+                | GrownWithinRecord
+                | Io { .. }
+                | Json { .. }
+                | InputProblem::KeyTooLong { .. }
+                | LongWindow
+                | Parquet { .. }
+                | RecordTooLong { .. }
+                | Shrunken { .. }
+                | TooManyFields { .. }
+                | Trailing { .. }
+                | Truncated { .. }
+                | Unclosed { .. }
+        )
+    }
+
+    /// Whether another file has taken an input's name, or the file was cut.
+    pub(super) const fn is_rotation(&self) -> bool {
+        let Self::Input { problem, .. } = self else { return false };
+        matches!(problem, InputProblem::Changed { .. } | InputProblem::Shrunken { .. })
+    }
+
     pub(super) fn input(path: &Path, problem: InputProblem) -> Self {
         Self::Input { path: path.to_owned(), problem }
     }

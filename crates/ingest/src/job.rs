@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::creation::Creation;
+use super::csv::Dialect;
+use super::decode::Unpack;
 use super::rules::{Format, Rules};
 use gowk::{KeyRules, Options};
 
@@ -26,6 +28,10 @@ pub struct Job {
     pub(super) creation: Creation,
     pub(super) patterns: Vec<String>,
     pub(super) rules: Rules,
+    pub(super) unpack: Unpack,
+    /// How old a file must be for its last record to be taken although it has no end.
+    pub(super) settle: Duration,
+    pub(super) rotated: Rotated,
     pub(super) every_keys: Option<NonZeroU64>,
     /// The time between commits; zero for commits by keys alone.
     pub(super) every: Option<Duration>,
@@ -47,6 +53,17 @@ pub(super) enum Missing {
     Drop,
     /// The run ends with an error.
     Fail,
+}
+
+/// What becomes of an input that was replaced or cut since it was read.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Rotated {
+    /// It is not read, which is an error at the end of the run.
+    #[default]
+    Error,
+    /// It is read from its start.
+    Restart,
 }
 
 /// What an output of a job gets.
@@ -97,14 +114,18 @@ impl Job {
         self.path_of(OutputKind::New)
     }
 
-    /// The delimiter of CSV, if an output gets whole records and begins with the header of the inputs; else `None`.
-    pub(super) const fn header_delimiter(&self) -> Option<u8> {
+    /// The dialect of CSV; `None` for another format.
+    pub(super) const fn dialect(&self) -> Option<Dialect> {
         match self.rules.format {
-            Format::Csv { header: true, delimiter, .. } if self.records || self.has_rejects() => {
-                Some(delimiter)
-            }
+            Format::Csv { delimiter, quotes, .. } => Some(Dialect { delimiter, quotes }),
             _ => None,
         }
+    }
+
+    /// The same, if an output gets whole records and begins with the header of the inputs; else `None`.
+    pub(super) fn header_dialect(&self) -> Option<Dialect> {
+        let has_header = matches!(self.rules.format, Format::Csv { header: true, .. });
+        self.dialect().filter(|_| has_header && (self.records || self.has_rejects()))
     }
 
     /// Whether this output gets whole records, and so the header of the inputs.
@@ -196,6 +217,10 @@ mod tests {
             time = "seen"
             header = true
             delimiter = ";"
+            quotes = false
+            long = 31
+            settle = "5m"
+            rotated = "restart"
             trim = true
             ignore_case = "unicode"
             skip_empty = true
@@ -271,6 +296,11 @@ mod tests {
                 "[filter]\npath = 'f'\n[input]\npaths = ['a']\ndelimiter = ';'\n",
                 "line 5: `delimiter` must be",
             ),
+            (
+                "[filter]\npath = 'f'\n[input]\npaths = ['a']\nquotes = false\n",
+                "line 5: `quotes` must be given for format `csv` only",
+            ),
+            ("[filter]\npath = 'f'\n[input]\npaths = ['a']\nlong = 40\n", "line 5: `long` must be 31"),
             (
                 "[filter]\npath = 'f'\n[input]\npaths = ['a']\nmax_key_length = 0\n",
                 "line 5: `max_key_length` must be",

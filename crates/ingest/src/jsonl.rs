@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::content::{BYTE_ORDER_MARK, Content};
 use super::error::Error;
-use super::lines::{Found, Malformed, Skip, line};
+use super::lines::{Found, Malformed, Skip, record_line};
 use super::time;
 
 pub(super) struct Jsonl {
@@ -33,11 +33,7 @@ impl Jsonl {
         number: u64,
     ) -> Result<Option<Found<'a>>, Error> {
         let is_first = content.offset() == 0;
-        let line = match line(content, b'\n')? {
-            None => return Ok(None),
-            Some(None) => return Ok(Some(Found::Skipped { skip: Skip::TooLong, record: b"" })),
-            Some(Some(line)) => line,
-        };
+        let Some(line) = record_line(content, number)? else { return Ok(None) };
         // A byte order mark belongs to the encoding of the file, and not to its first record.
         let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(line);
         let skipped = |skip| Ok(Some(Found::Skipped { skip, record: line }));
@@ -173,8 +169,18 @@ mod tests {
 {"url":{"x":1}}
 {"url":"first","url":"last"}
 {"\u0075rl":""}"#;
-        let expected =
-            ["a", "bé\"\n", "<Blank>", "12.50", "true", "<NoField>", "<NoField>", "<NoField>", "last", ""];
+        let expected = [
+            "a",
+            "bé\"\n",
+            "<Blank>",
+            "12.50",
+            "true",
+            "<NoField>",
+            "<NoField>",
+            "<NoField>",
+            "last",
+            "<NoField>",
+        ];
         assert_keys(URL, lines.as_bytes(), &expected);
     }
 

@@ -39,10 +39,10 @@
 //! [`Destination`], a filter or a store, and commits; [`Work`] writes the new keys.
 //!
 //! ```
-//! use gowk_ingest::{Format, Found, Input, Rules};
+//! use gowk_ingest::{Format, Found, Input, Rules, Unpack};
 //!
 //! let stream: &[u8] = b"id,url\n1,https://example.org/\n2,https://example.com/\n";
-//! let input = Input::new("pages.csv", stream, false, Default::default())?;
+//! let input = Input::new("pages.csv", stream, Unpack::Usual, Default::default())?;
 //! let mut records = input.records(&Rules::new(Format::csv("url", b',')))?;
 //! let mut keys = Vec::new();
 //! while let Some(found) = records.next()? {
@@ -118,6 +118,7 @@ mod summary;
 mod time;
 
 pub use csv::CommonHeader;
+pub use decode::Unpack;
 pub use destination::Destination;
 pub use error::{Error, InputProblem, JobProblem, OutputProblem};
 pub use job::Job;

@@ -5,8 +5,12 @@ use std::time::SystemTime;
 use memchr::memchr;
 
 use super::content::Content;
-use super::error::Error;
+use super::error::{Error, InputProblem};
 use crate::keys::LONGEST;
+
+/// The most bytes of a record that has fields. Only keys are limited to [`LONGEST`]; a record without
+/// an end must not fill the memory.
+pub(super) const LONGEST_RECORD: usize = 64 << 20;
 
 /// The content of a record.
 #[derive(Debug)]
@@ -60,22 +64,59 @@ pub struct Malformed {
     pub message: String,
 }
 
-/// The next line without its end; `None` at the end of the content, `Some(None)` for a line longer than [`LONGEST`].
-pub(super) fn line(content: &mut Content, separator: u8) -> Result<Option<Option<&[u8]>>, Error> {
+/// What comes next in the content, all of it read.
+enum Next {
+    /// A line of this length, and the bytes to take with its end.
+    Line {
+        length: usize,
+        with_end: usize,
+    },
+    TooLong,
+    End,
+}
+
+fn next(content: &mut Content, separator: u8, longest: usize) -> Result<Next, Error> {
     let mut searched = 0;
     loop {
         let waiting = content.waiting();
-        if let Some(found) = memchr(separator, &waiting[searched..]) {
+        if let Some(found) = memchr(separator, waiting.get(searched..).unwrap_or_default()) {
             let length = searched + found;
-            return Ok(Some(content.take(length + 1).get(..length).filter(|line| line.len() <= LONGEST)));
+            let line = Next::Line { length, with_end: length + 1 };
+            return Ok(if length > longest { Next::TooLong } else { line });
         }
         searched = waiting.len();
-        if searched > LONGEST {
-            return pass_over(content, separator).map(|()| Some(None));
+        if searched > longest {
+            return Ok(Next::TooLong);
         }
         if !content.fill()? {
-            return Ok((searched > 0).then(|| Some(content.take(searched))));
+            let line = Next::Line { length: searched, with_end: searched };
+            return Ok(if searched > 0 { line } else { Next::End });
         }
+    }
+}
+
+/// The next line without its end; `None` at the end of the content, `Some(None)` for a line longer than [`LONGEST`],
+/// which is passed over.
+#[inline]
+pub(super) fn line(content: &mut Content, separator: u8) -> Result<Option<Option<&[u8]>>, Error> {
+    match next(content, separator, LONGEST)? {
+        Next::Line { length, with_end } => Ok(Some(content.take(with_end).get(..length))),
+        Next::TooLong => pass_over(content, separator).map(|()| Some(None)),
+        Next::End => Ok(None),
+    }
+}
+
+/// The next line, `number` of those read so far, in which a record has fields; `None` at the end of the content. Fails if
+/// it is longer than [`LONGEST_RECORD`].
+#[inline]
+pub(super) fn record_line(content: &mut Content, number: u64) -> Result<Option<&[u8]>, Error> {
+    match next(content, b'\n', LONGEST_RECORD)? {
+        Next::Line { length, with_end } => Ok(content.take(with_end).get(..length)),
+        Next::TooLong => {
+            let problem = InputProblem::RecordTooLong { place: content.place(number), limit: LONGEST_RECORD };
+            Err(Error::input(content.path(), problem))
+        }
+        Next::End => Ok(None),
     }
 }
 

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::content::Content;
-use super::csv;
+use super::csv::{self, Dialect};
 use super::cursor::{Cursor, Written};
+use super::decode::Unpack;
 use super::error::{Error, OutputProblem};
 use super::inputs::InputId;
 use super::job::{Job, OutputKind};
@@ -74,11 +75,14 @@ impl Begin {
     }
 
     /// Fails if the file is not empty and begins with another record.
-    pub(super) fn check_header(&self, header: &[u8], delimiter: u8) -> Result<(), Error> {
+    pub(super) fn check_header(&self, header: &[u8], dialect: Dialect) -> Result<(), Error> {
         if !self.regular || self.length() == 0 {
             return Ok(());
         }
-        if csv::is_same_header(&csv::header(&mut Content::open(&self.path, 0)?, delimiter)?, header) {
+        if csv::is_same_header(
+            &csv::header(&mut Content::open(&self.path, 0, Unpack::Usual)?, dialect)?,
+            header,
+        ) {
             return Ok(());
         }
         let header = csv::shown_record(header);

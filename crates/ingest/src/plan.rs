@@ -8,21 +8,23 @@ use memchr::memrchr;
 
 use super::content::{Content, Position};
 use super::csv;
-use super::cursor::{Current, Cursor, Finished};
+use super::cursor::{Cursor, Finished, Partly};
 use super::decode::Packing;
 use super::error::{Error, InputProblem, JobProblem};
 use super::inputs::Input;
-use super::job::Job;
+use super::job::{Job, Rotated};
 use super::rules::Format;
 use super::signature::Signature;
 use crate::keys::LONGEST;
 
 /// What a run would do.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Plan {
     /// The inputs in the order in which they would be read.
     pub inputs: Vec<PlannedInput>,
+    /// Why other inputs cannot be read.
+    pub failed: Vec<Error>,
     /// Whether the filter exists; if not, the run would create it.
     pub filter_exists: bool,
     /// The output of new keys, if the job has one, and how many of its bytes stay.
@@ -58,6 +60,8 @@ pub enum State {
         /// The byte of the file at which reading goes on.
         from: u64,
     },
+    /// Nothing of what the file holds now: it was replaced or cut, and the job says to read it from its start then.
+    Rotated,
     /// A part of it, in a run that was stopped.
     HalfRead {
         /// The byte of the file at which that reading began.
@@ -75,29 +79,47 @@ pub(super) struct Task {
     pub(super) state: State,
 }
 
-/// All inputs, including those with nothing left to read. The one that was read in part comes first.
-pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Vec<Task>, Error> {
-    let current = cursor.current.as_ref().map(Current::id);
-    if let Some(current) = &cursor.current
-        && !inputs.iter().any(|input| input.id() == current.id())
-    {
-        let read = current.read.base + current.read.offset;
-        return Err(Error::input(&job.base.join(&current.name), InputProblem::Gone { read }));
+/// The inputs of a run.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    /// All that can be read, including those with nothing left to read. Those read in part come first.
+    pub(super) tasks: Vec<Task>,
+    /// Why others cannot be read.
+    pub(super) failed: Vec<Error>,
+}
+
+pub(super) fn tasks(job: &Job, cursor: &Cursor, inputs: Vec<Input>) -> Result<Tasks, Error> {
+    let mut all = Tasks::default();
+    for gone in cursor.partly.iter().filter(|partly| !inputs.iter().any(|input| input.id() == partly.id())) {
+        let read = gone.read.base + gone.read.offset;
+        all.failed.push(Error::input(&job.base.join(&gone.name), InputProblem::Gone { read }));
     }
     check_options(job, cursor)?;
-    let mut tasks = Vec::with_capacity(inputs.len());
+    let mut begun = 0;
     for input in inputs {
-        let (state, from) = look_at(job, cursor, &input)?;
-        if state != State::Finished
-            && let Format::Csv { columns, delimiter, .. } = &job.rules.format
-        {
-            let wanted = csv::wanted(columns, &job.rules);
-            csv::found(&mut Content::open(&input.path, 0)?, *delimiter, &wanted)?;
+        match task(job, cursor, input) {
+            Ok(task) if matches!(task.state, State::HalfRead { .. }) => {
+                all.tasks.insert(begun, task);
+                begun += 1;
+            }
+            Ok(task) => all.tasks.push(task),
+            Err(error) if error.is_of_one_input() => all.failed.push(error),
+            Err(error) => return Err(error),
         }
-        let place = if Some(input.id()) == current { 0 } else { tasks.len() };
-        tasks.insert(place, Task { input, from, state });
     }
-    Ok(tasks)
+    Ok(all)
+}
+
+fn task(job: &Job, cursor: &Cursor, input: Input) -> Result<Task, Error> {
+    let (state, from) = look_at(job, cursor, &input)?;
+    if state != State::Finished
+        && let Format::Csv { columns, .. } = &job.rules.format
+        && let Some(dialect) = job.dialect()
+    {
+        let wanted = csv::wanted(columns, &job.rules);
+        csv::found(&mut Content::open(&input.path, 0, job.unpack)?, dialect, &wanted)?;
+    }
+    Ok(Task { input, from, state })
 }
 
 /// Fails if an input was read by other options than the job's: a run would not read that part again.
@@ -105,7 +127,7 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     if cursor.options == job.rules.hash() {
         return Ok(());
     }
-    if let Some(Current { name, read, .. }) = &cursor.current {
+    if let Some(Partly { name, read, .. }) = cursor.partly.first() {
         let read = read.base + read.offset;
         return Err(Error::input(&job.base.join(name), InputProblem::OtherOptions { read }));
     }
@@ -119,10 +141,10 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
 /// The header with which outputs of whole records have to begin: all inputs left to read share it. `None` if there are no
 /// such outputs, or no header, or nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
-    let Some(delimiter) = job.header_delimiter() else { return Ok(None) };
+    let Some(dialect) = job.header_dialect() else { return Ok(None) };
     let mut common = csv::CommonHeader::default();
     for task in tasks.iter().filter(|task| task.state != State::Finished) {
-        let header = csv::header(&mut Content::open(&task.input.path, 0)?, delimiter)?;
+        let header = csv::header(&mut Content::open(&task.input.path, 0, job.unpack)?, dialect)?;
         // An empty file has no header.
         if !header.is_empty() {
             common.admit(&task.input.path, &header)?;
@@ -134,9 +156,14 @@ pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error
 fn look_at(job: &Job, cursor: &Cursor, input: &Input) -> Result<(State, Position), Error> {
     let finished = cursor.finished(input.id());
     if let Some(finished) = finished {
-        check(input, finished)?;
+        match check(input, finished) {
+            Err(error) if job.rotated == Rotated::Restart && error.is_rotation() => {
+                return Ok((State::Rotated, Position::default()));
+            }
+            outcome => outcome?,
+        }
     }
-    if let Some(Current { read, .. }) = cursor.current.as_ref().filter(|current| current.id() == input.id()) {
+    if let Some(Partly { read, .. }) = cursor.partly(input.id()) {
         return Ok((State::HalfRead { base: read.base, offset: read.offset }, *read));
     }
     match finished {

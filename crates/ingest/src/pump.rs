@@ -163,6 +163,11 @@ pub trait Work {
     /// Writes a new record, or one without a key.
     fn write(&mut self, item: Item<'_>) -> Result<(), Self::Error>;
 
+    /// Takes note of a record whose key is not new, but neither late nor early.
+    fn seen(&mut self, _: Item<'_>) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Takes note of a key without room; `index` is its place among all records of the pieces.
     fn refuse(
         &mut self,
@@ -197,6 +202,8 @@ const HELD_BLOCK: usize = 1 << 20;
 struct Applied {
     /// Whether the record of each is to be written: it has no key, or a new one.
     done: Vec<bool>,
+    /// The indices of records that are neither new nor seen: their keys are late or early, or were not inserted.
+    neither: Vec<usize>,
     /// Of the keys, all but how many are new, and how many were refused.
     tally: Tally,
     /// The items whose keys were refused.
@@ -215,6 +222,7 @@ pub struct Pump {
     commit_failed: bool,
     reading_failed: bool,
     within: Option<[u64; 2]>,
+    saturated: u64,
     rebases: bool,
     /// Records that wait for the commit.
     held: Option<Held>,
@@ -233,6 +241,7 @@ impl Pump {
             commit_failed: false,
             reading_failed: false,
             within: None,
+            saturated: 0,
             rebases: false,
             held: None,
         }
@@ -285,6 +294,11 @@ impl Pump {
     /// Whether reading failed; the keys taken before are complete then.
     pub const fn reading_failed(&self) -> bool {
         self.reading_failed
+    }
+
+    /// Removals that left a key as it was, with the highest count, which stands for any number of copies.
+    pub const fn saturated(&self) -> u64 {
+        self.saturated
     }
 
     /// If taking a batch of keys failed: how many of these keys are in the filter, and how many they are. They come
@@ -373,9 +387,14 @@ impl Pump {
         first: usize,
     ) -> Result<Tally, W::Error> {
         let seen = work.seen_elsewhere(items)?;
-        let Applied { done, mut tally, outcome } = self.apply(items, times);
-        for (index, (item, _)) in items.iter().zip(&done).enumerate().filter(|(_, (_, done))| **done) {
-            if item.has_key && seen.get(index) == Some(&true) {
+        let Applied { done, mut neither, mut tally, outcome } = self.apply(items, times);
+        neither.sort_unstable();
+        let is_insert = self.deed == Deed::Insert && outcome.is_ok();
+        for (index, (item, done)) in items.iter().zip(&done).enumerate() {
+            if !done || item.has_key && seen.get(index) == Some(&true) {
+                if is_insert && neither.binary_search(&index).is_err() {
+                    work.seen(*item)?;
+                }
                 continue;
             }
             tally.new += u64::from(item.has_key);
@@ -420,18 +439,30 @@ impl Pump {
                 (chosen.0.as_slice(), chosen.1.as_slice())
             }
         };
-        let (mut late, mut early) = (0, 0);
+        let (mut late, mut early, mut neither) = (0, 0, Vec::new());
         let outcome = match self.deed {
             // Without any key, not even the clock is looked at: records may have times.
             Deed::Insert if keys.is_empty() => Ok(Vec::new()),
             Deed::Insert if times.is_empty() => self.destination.insert_each(keys, done),
             Deed::Insert => self.destination.insert_each_at(keys, times, |index, seen| match seen {
                 Seen::New => done(index),
-                Seen::Late => late += 1,
-                Seen::Early => early += 1,
+                Seen::Late => {
+                    late += 1;
+                    neither.push(index);
+                }
+                Seen::Early => {
+                    early += 1;
+                    neither.push(index);
+                }
                 Seen::Known => {}
             }),
-            Deed::Remove => self.destination.remove_each(keys, done).map(|()| Vec::new()),
+            Deed::Remove => {
+                let saturated = self.destination.saturated(keys.iter().map(|item| item.key));
+                saturated.and_then(|saturated| {
+                    self.saturated += saturated;
+                    self.destination.remove_each(keys, done).map(|()| Vec::new())
+                })
+            }
         };
         if outcome.is_err() && self.deed == Deed::Insert {
             self.within =
@@ -442,7 +473,8 @@ impl Pump {
             refused.iter_mut().for_each(|(index, _)| *index = of(*index));
             refused
         });
-        Applied { done: mask, tally, outcome }
+        neither.iter_mut().for_each(|index| *index = of(*index));
+        Applied { done: mask, neither, tally, outcome }
     }
 
     /// Makes the records written durable, then commits the keys taken.
@@ -539,11 +571,12 @@ impl Pump {
         let Some(held) = &mut self.held else { return Ok(()) };
         let mut not_new = 0;
         held.each(|hash, record| {
+            let item = Item { key: &[], record, has_key: hash.is_some() };
             if hash.is_some_and(|hash| known.has(hash)) {
                 not_new += 1;
-                return Ok(());
+                return work.seen(item);
             }
-            work.write(Item { key: &[], record, has_key: hash.is_some() })
+            work.write(item)
         })?;
         work.known(not_new);
         Ok(())

@@ -3,12 +3,21 @@
 //! Invariant: where a batch ends depends on the job's inputs and options alone, not on how many bytes each read
 //! returns, nor on where an earlier run was killed.
 
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use memchr::memrchr;
 
 use super::content::{Content, Position};
 use super::cursor::Finished;
-use super::error::Error;
-use super::job::{Job, Missing};
+use super::decode::Packing;
+use super::error::{Error, InputProblem};
+use super::job::{Job, Missing, Rotated};
 use super::lines::{Found, Skip};
 use super::plan::{State, Task};
 use super::pump::Piece;
@@ -31,6 +40,12 @@ pub(super) struct Read {
     pub(super) raw: u64,
     /// What the cursor keeps of the input, if the piece ends it.
     pub(super) finished: Option<Finished>,
+    /// Bytes of a last record without an end, which is left for a later run.
+    pub(super) unfinished: u64,
+    /// Whether the input was replaced, so that this run has begun it anew.
+    pub(super) restarted: bool,
+    /// Why the input is not read further; the piece is empty then, and all of it that was taken was taken before.
+    pub(super) failed: Cell<Option<Error>>,
 }
 
 pub(super) struct Reading {
@@ -45,8 +60,21 @@ impl Reading {
     pub(super) fn run(mut self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
         let tasks = self.tasks.clone();
         for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.state != State::Finished) {
-            if self.task(index, task, to)?.is_none() {
-                break;
+            let mut read = self.task(index, task, task.from, to);
+            if read.as_ref().is_err_and(|error| self.job.rotated == Rotated::Restart && error.is_rotation()) {
+                read = self.task(index, task, Position::default(), to);
+            }
+            match read {
+                Ok(Some(())) => {}
+                Ok(None) => break,
+                Err(error) if error.is_of_one_input() => {
+                    let piece = Piece::new(Batch::default(), Read::of(index, task.from));
+                    piece.place.failed.set(Some(error));
+                    if to.send(piece).is_err() {
+                        break;
+                    }
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -57,16 +85,19 @@ impl Reading {
         &mut self,
         index: usize,
         task: &Task,
+        from: Position,
         to: &Sender<Piece<Read>, Error>,
     ) -> Result<Option<()>, Error> {
-        let mut content = Content::open(&task.input.path, task.from.base)?;
-        if !content.repeat(task.from, || to.is_stopped())? {
+        let path = &task.input.path;
+        let open = unfinished(&self.job, path, from.base).map_err(Error::of_input(path, "look at"))?;
+        let mut content = Content::until(path, from.base, open.map(|(end, _)| end), self.job.unpack)?;
+        if !content.repeat(from, || to.is_stopped())? {
             return Ok(None);
         }
-        let mut records = StreamRecords::new(&self.job.rules, content, task.from)?;
-        let mut begun = records.offset();
+        let mut records = StreamRecords::new(&self.job.rules, content, from)?;
+        let (mut begun, mut last) = (records.offset(), from);
         let new = |last: &Batch| {
-            let place = Read { task: index, position: task.from, raw: 0, finished: None };
+            let place = Read::of(index, from);
             // Most batches are as long as the last.
             let mut piece = Piece::new(Batch::with_room_of(last), place);
             piece.records = self.job.records.then(Batch::default);
@@ -77,7 +108,16 @@ impl Reading {
         // After an error the keys since the last batch are dropped: the next run finds them again, in a batch
         // that ends where it would have ended.
         loop {
-            let found = records.next()?;
+            let found = match records.next() {
+                // The quote that ends the last record may be still to come. The records since the last piece are read again
+                // then.
+                Err(Error::Input { problem: InputProblem::Unclosed { .. }, .. }) if open.is_some() => {
+                    let unfinished = records.offset().saturating_sub(last.offset);
+                    let place = Read { unfinished, ..Read::of(index, last) };
+                    return Ok(to.send(Piece::new(Batch::default(), place)).ok());
+                }
+                found => found?,
+            };
             let (is_key, is_end) = (matches!(found, Some(Found::Key { .. })), found.is_none());
             let keeps = self.job.missing == Missing::Keep;
             if let Some(skip) = found.and_then(|found| piece.add(found, &self.job.rules, keeps)) {
@@ -92,7 +132,18 @@ impl Reading {
                 let finished =
                     if is_end { Some(finished(records.content(), records.ended_within())?) } else { None };
                 let (raw, position) = (records.content().raw(), records.position());
-                piece.place = Read { task: index, position, raw, finished };
+                last = position;
+                let restarted = from != task.from || task.state == State::Rotated;
+                let unfinished = open.filter(|_| is_end).map_or(0, |(_, bytes)| bytes);
+                piece.place = Read {
+                    task: index,
+                    position,
+                    raw,
+                    finished,
+                    unfinished,
+                    restarted,
+                    failed: Cell::default(),
+                };
                 let next = new(&piece.keys);
                 if to.send(std::mem::replace(&mut piece, next)).is_err() {
                     return Ok(None);
@@ -116,6 +167,50 @@ impl Reading {
         }
     }
 }
+
+impl Read {
+    /// The place at which an input is begun.
+    const fn of(task: usize, position: Position) -> Self {
+        Self {
+            task,
+            position,
+            raw: 0,
+            finished: None,
+            unfinished: 0,
+            restarted: false,
+            failed: Cell::new(None),
+        }
+    }
+}
+
+/// If a plain file has been written to a moment ago: where its last whole record ends, and how many bytes follow. Another
+/// program may be about to write the rest of them.
+fn unfinished(job: &Job, path: &Path, base: u64) -> io::Result<Option<(u64, u64)>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let (now, written) = (SystemTime::now(), metadata.modified()?);
+    // The clock of another computer, which has written the file, may be ahead of this one.
+    let age = now.duration_since(written).or_else(|_| written.duration_since(now)).unwrap_or_default();
+    if age >= job.settle || Packing::of_file(&file)? != Packing::Plain {
+        return Ok(None);
+    }
+    let (length, separator) = (metadata.len(), job.separator());
+    let (mut end, mut block) = (length, vec![0; BLOCK]);
+    while end > base {
+        let from = end.saturating_sub(BLOCK as u64).max(base);
+        let bytes = block.get_mut(..(end - from) as usize).unwrap_or_default();
+        file.read_exact_at(bytes, from)?;
+        if let Some(found) = memrchr(separator, bytes) {
+            end = from + found as u64 + 1;
+            break;
+        }
+        end = from;
+    }
+    Ok(Some((end, length - end)))
+}
+
+/// Bytes of a file in which the end of a record is looked for at a time.
+const BLOCK: usize = 64 * 1024;
 
 fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {
     let length = content.raw();

@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 use memchr::memchr;
 
 use super::content::{Content, Position};
-use super::csv::Csv;
-use super::decode::Decoder;
+use super::csv::{Csv, Dialect};
+use super::decode::{Decoder, Unpack};
 use super::error::{Error, InputProblem};
 use super::jsonl::Jsonl;
 use super::lines::{Found, Malformed, Skip, line};
@@ -77,16 +77,15 @@ impl fmt::Debug for Records {
 }
 
 impl Input {
-    /// Looks at the first bytes of a stream that messages call `name`. With `plain` the stream is taken as it is, even
-    /// if it begins like a gzip or zstd file. `read` counts the bytes of the stream.
+    /// Looks at the first bytes of a stream that messages call `name`. `read` counts the bytes of the stream.
     pub fn new(
         name: impl Into<PathBuf>,
         stream: impl Read + Send + 'static,
-        plain: bool,
+        unpack: Unpack,
         read: Arc<AtomicU64>,
     ) -> Result<Self, Error> {
         let name = name.into();
-        let decoder = Decoder::new(stream, plain, read).map_err(|problem| Error::input(&name, problem))?;
+        let decoder = Decoder::new(stream, unpack, read).map_err(|problem| Error::input(&name, problem))?;
         Ok(Self { name, decoder })
     }
 
@@ -122,11 +121,11 @@ impl Records {
         name: impl Into<PathBuf>,
         file: File,
         rules: &Rules,
-        plain: bool,
+        unpack: Unpack,
         read: Arc<AtomicU64>,
     ) -> Result<Self, Error> {
         if !matches!(rules.format, Format::Parquet { .. }) {
-            return Input::new(name, file, plain, read)?.records(rules);
+            return Input::new(name, file, unpack, read)?.records(rules);
         }
         #[cfg(feature = "parquet")]
         return Parquet::new(name.into(), file, rules, read)
@@ -179,8 +178,9 @@ impl StreamRecords {
                 };
                 Kind::Jsonl(Jsonl::new(path.clone(), time))
             }
-            Format::Csv { columns, header, delimiter } => {
-                let csv = Csv::new((columns, rules), *delimiter, *header, &mut content, position)?;
+            Format::Csv { columns, header, delimiter, quotes } => {
+                let dialect = Dialect { delimiter: *delimiter, quotes: *quotes };
+                let csv = Csv::new((columns, rules), dialect, *header, &mut content, position)?;
                 Kind::Csv(Box::new(csv))
             }
             Format::Parquet { .. } => return Err(Error::input(content.path(), InputProblem::NoFile)),
@@ -279,7 +279,7 @@ pub(super) mod tests {
         let job = Job::parse(&text, "j").unwrap();
         let read = || {
             let position = from.unwrap_or_default();
-            let mut content = Content::open(&path, position.base)?;
+            let mut content = Content::open(&path, position.base, Unpack::Usual)?;
             content.repeat(position, || false)?;
             let mut records = StreamRecords::new(&job.rules, content, position)?;
             let (mut keys, mut positions) = (Vec::new(), Vec::new());
@@ -305,7 +305,7 @@ pub(super) mod tests {
         let path = dir.path().join("a");
         std::fs::write(&path, content).unwrap();
         let job = Job::parse(&format!("[filter]\npath = 'f'\n[input]\npaths = ['a']\n{input}"), "j").unwrap();
-        let content = Content::open(&path, 0).unwrap();
+        let content = Content::open(&path, 0, Unpack::Usual).unwrap();
         let mut records = StreamRecords::new(&job.rules, content, Position::default()).unwrap();
         let mut found = Vec::new();
         while let Some(next) = records.next().unwrap() {

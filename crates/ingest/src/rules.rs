@@ -40,6 +40,9 @@ pub enum Format {
         header: bool,
         /// The byte between two fields.
         delimiter: u8,
+        /// Whether quotes around a field belong to the format, and not to the field. Tables with tabs between their fields
+        /// most often have no such quotes: there a quote is a character like any other.
+        quotes: bool,
     },
     /// One JSON object on each line.
     Jsonl {
@@ -102,7 +105,7 @@ impl Rules {
         Some(self)
     }
 
-    /// Skips a record whose key is empty or too long by these rules. Of other keys it takes off what they trim, and changes
+    /// Skips a record whose field is empty, or whose key is too long by these rules. Of other keys it takes off what they trim, and changes
     /// nothing else: [`KeyRules::normal`] does.
     #[inline]
     pub(super) fn judge(&self, found: &mut Found<'_>) {
@@ -110,6 +113,8 @@ impl Rules {
         let judged = if self.key.trim { key.trim_ascii() } else { *key };
         if self.skip_empty && judged.is_empty() {
             *found = Found::Skipped { skip: Skip::Empty, record };
+        } else if self.format.is_missing(judged) {
+            *found = Found::Skipped { skip: Skip::NoField, record };
         } else if judged.len() > self.max_key_length {
             *found = Found::Skipped { skip: Skip::TooLong, record };
         } else {
@@ -117,14 +122,18 @@ impl Rules {
         }
     }
 
-    /// What is wrong if none of the records has a key: most likely, the name of a field is. `None` if some have one, or all
-    /// of them lack it for other reasons.
+    /// What is wrong if none of the records has a key: most likely, the name of a field is, or the format. `None` if some
+    /// have one, or if all records are empty.
     pub fn none_found(&self, records: &Tally) -> Option<InputProblem> {
-        let Tally { keys: 0, no_field, no_time, .. } = *records else { return None };
+        let Tally { keys: 0, no_field, no_time, malformed, too_long, .. } = *records else { return None };
         match (self.format.field(), &self.time) {
+            _ if malformed > no_field => Some(InputProblem::AllMalformed { records: malformed }),
             (Some(field), _) if no_field > 0 => Some(InputProblem::NoField { field, records: no_field }),
             (_, Some(time)) if no_time > 0 => {
                 Some(InputProblem::NoTimes { field: time.shown(), records: no_time })
+            }
+            _ if too_long > 0 => {
+                Some(InputProblem::AllTooLong { records: too_long, limit: self.max_key_length })
             }
             _ => None,
         }
@@ -159,8 +168,8 @@ impl Rules {
         bytes.extend((*max_key_length as u64).to_le_bytes());
         match format {
             Format::Lines(separator) => bytes.extend([0, *separator]),
-            Format::Csv { columns, header, delimiter } => {
-                bytes.extend([1, *delimiter, u8::from(*header)]);
+            Format::Csv { columns, header, delimiter, quotes } => {
+                bytes.extend([1, *delimiter, u8::from(*header) | if *quotes { 0 } else { 2 }]);
                 columns.iter().for_each(|column| column.encode(0, &mut bytes));
             }
             Format::Jsonl { path } => {
@@ -222,6 +231,24 @@ impl Format {
         match self {
             Self::Lines(separator) => *separator,
             Self::Csv { .. } | Self::Jsonl { .. } | Self::Parquet { .. } => b'\n',
+        }
+    }
+
+    /// Whether a field that reads so is missing: an empty one is. A key of several fields is missing if all of them are.
+    fn is_missing(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Lines(_) => false,
+            Self::Csv { columns, .. } if columns.len() > 1 => key.iter().all(|byte| *byte == JOINT),
+            Self::Csv { .. } | Self::Jsonl { .. } | Self::Parquet { .. } => key.is_empty(),
+        }
+    }
+
+    /// What messages call a key by its place: `line`, or `the key on line`.
+    pub const fn unit_of_key(&self) -> &'static str {
+        match self {
+            Self::Lines(_) => self.unit(),
+            Self::Csv { .. } | Self::Jsonl { .. } => "the key on line",
+            Self::Parquet { .. } => "the key in row",
         }
     }
 
@@ -324,7 +351,7 @@ mod tests {
             ("", vec![name("")], true),
             ("0", vec![name("0")], true),
         ] {
-            let format = Format::Csv { columns: expected, header: headed, delimiter: b';' };
+            let format = Format::Csv { columns: expected, header: headed, delimiter: b';', quotes: true };
             assert_eq!(Format::csv(text, b';'), format, "{text}");
         }
     }
@@ -344,6 +371,19 @@ mod tests {
             ("format = 'csv'\nfield = 'url'", [0, 0], most, b"\x01,\x01\x01\x03\0\0\0\0\0\0\0url"),
             ("format = 'csv'\nfield = 3\ndelimiter = ';'", [0, 0], most, b"\x01;\0\0\x02\0\0\0\0\0\0\0"),
             ("format = 'csv'\nfield = 3\nheader = true", [0, 0], most, b"\x01,\x01\0\x02\0\0\0\0\0\0\0"),
+            ("format = 'csv'\nfield = 3\nquotes = false", [0, 0], most, b"\x01,\x02\0\x02\0\0\0\0\0\0\0"),
+            (
+                "format = 'csv'\nfield = 3\ndelimiter = \"\\t\"",
+                [0, 0],
+                most,
+                b"\x01\t\x02\0\x02\0\0\0\0\0\0\0",
+            ),
+            (
+                "format = 'csv'\nfield = 3\ndelimiter = \"\\t\"\nquotes = true",
+                [0, 0],
+                most,
+                b"\x01\t\x00\0\x02\0\0\0\0\0\0\0",
+            ),
             ("format = 'jsonl'\nfield = 'url'", [0, 0], most, b"\x02\x03\0\0\0\0\0\0\0url"),
             ("format = 'jsonl'\nfield = 'a.b'", [0, 0], most, b"\x02\x01\0\0\0\0\0\0\0a\x01\0\0\0\0\0\0\0b"),
             (

@@ -11,7 +11,7 @@ use super::inputs::{self, Input};
 use super::job::{Job, OutputKind};
 use super::output::{Begin, Output};
 use super::ownership;
-use super::plan::{self, Plan, PlannedInput, State, Task};
+use super::plan::{self, Plan, PlannedInput, State, Task, Tasks};
 use super::summary::Summary;
 use gowk::store::Store;
 use gowk::{Metadata, Options};
@@ -80,7 +80,7 @@ impl<'a> Ingest<'a> {
         let inputs = inputs::all(self.job)?;
         let (cursor, _) = self.cursor(&metadata, &inputs)?;
         let outputs = self.outputs(&cursor)?;
-        let tasks = plan::tasks(&self.job.following(rules), &cursor, inputs)?;
+        let Tasks { tasks, failed } = plan::tasks(&self.job.following(rules), &cursor, inputs)?;
         self.check_header(&tasks, &outputs)?;
         let [output, refused, rejects] =
             outputs.map(|begin| begin.map(|begin| (begin.path().to_owned(), begin.length())));
@@ -88,7 +88,8 @@ impl<'a> Ingest<'a> {
             let Input { path, length, .. } = task.input;
             PlannedInput { path, length, state: task.state }
         };
-        Ok(Plan { inputs: tasks.into_iter().map(planned).collect(), filter_exists, output, refused, rejects })
+        let inputs = tasks.into_iter().map(planned).collect();
+        Ok(Plan { inputs, failed, filter_exists, output, refused, rejects })
     }
 
     /// Reads all that is new in the inputs, until the end or until `watch` breaks, and commits it.
@@ -102,7 +103,7 @@ impl<'a> Ingest<'a> {
         // Only opening it shows whether there is a store in a bucket.
         if !Store::is_at(&self.job.filter) && !self.job.filter.exists() {
             self.outputs(&Cursor::default())?;
-            plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?)?;
+            plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?.tasks)?;
         }
         let mut target = Destination::open(self.job, &self.options)?;
         if self.job.rules.time.is_some() {
@@ -123,7 +124,8 @@ impl<'a> Ingest<'a> {
                 return Err(error);
             }
         };
-        let tasks: Arc<[Task]> = plan::tasks(job, &cursor, inputs)?.into();
+        let Tasks { tasks, failed } = plan::tasks(job, &cursor, inputs)?;
+        let tasks: Arc<[Task]> = tasks.into();
         let header = self.check_header(&tasks, &begins)?;
         let has_work = tasks.iter().any(|task| task.state != State::Finished);
         // A run without work writes nothing, so the cursor need not follow an output that the user took away.
@@ -146,9 +148,10 @@ impl<'a> Ingest<'a> {
         }
         let is_claimed = is_known && before == (cursor.outputs, cursor.options);
         let mut pump = Engine::pump(job, target);
-        let mut engine = Engine::new(job, cursor, outputs, tasks, watch);
+        let mut engine = Engine::new(job, cursor, outputs, (tasks, failed), watch);
         // Tells the first progress as soon as this run has the filter.
         let _ = engine.tell();
+        engine.tell_failed(0);
         if !is_claimed {
             engine.cursor.all_read = false;
             pump.commit(&mut engine)?;
@@ -160,11 +163,11 @@ impl<'a> Ingest<'a> {
     /// The header that outputs of whole records have to begin with, if any; fails if one begins with another record.
     fn check_header(&self, tasks: &[Task], outputs: &[Option<Begin>; 3]) -> Result<Option<Vec<u8>>, Error> {
         let header = plan::header(self.job, tasks)?;
-        if let (Some(header), Some(delimiter)) = (&header, self.job.header_delimiter()) {
+        if let (Some(header), Some(dialect)) = (&header, self.job.header_dialect()) {
             for (output, _) in
                 outputs.iter().zip(OutputKind::ALL).filter(|(_, kind)| self.job.has_records(*kind))
             {
-                output.as_ref().map_or(Ok(()), |output| output.check_header(header, delimiter))?;
+                output.as_ref().map_or(Ok(()), |output| output.check_header(header, dialect))?;
             }
         }
         Ok(header)
@@ -209,12 +212,14 @@ fn restart(job: &Job, cursor: &mut Cursor, inputs: &[Input], path: &Path) -> Res
             || path == own
             || real.as_ref().is_some_and(|real| own.canonicalize().ok().as_ref() == Some(real))
     };
-    let current = cursor.current.take_if(|current| is_it(&current.name));
+    let before = cursor.partly.len();
+    cursor.partly.retain(|partly| !is_it(&partly.name));
+    let was_begun = cursor.partly.len() < before;
     let known = inputs.iter().find(|input| is_it(&input.name));
     if let Some(input) = known {
         cursor.finished.retain(|(id, _)| *id != input.id());
     }
-    if current.is_some() || known.is_some() {
+    if was_begun || known.is_some() {
         return Ok(());
     }
     Err(Error::input(path, InputProblem::Unknown))

@@ -99,6 +99,11 @@ pub enum Event<'a> {
         /// Keys taken from the inputs so far in this run.
         keys: u64,
     },
+    /// An input is not read to its end. The run goes on with the next one, and ends with [`crate::Error::Inputs`].
+    Failed {
+        /// Why.
+        error: &'a crate::Error,
+    },
     /// The filter has no room for a key. The run goes on with the next key; no run tries this key again.
     Refused {
         /// The input.
@@ -137,6 +142,10 @@ pub struct InputSummary {
     pub tally: Tally,
     /// Whether it was read to its end.
     pub finished: bool,
+    /// Bytes of a last record without an end, which is left for a later run.
+    pub unfinished: u64,
+    /// Whether it was replaced or cut, so that this run has read it from its start.
+    pub restarted: bool,
 }
 
 /// The result of a run.

@@ -4,31 +4,54 @@
 //! |---|---|
 //! | `2026-05-03T12:00:00Z`, `2026-05-03 14:00:00.25+02:00` | RFC 3339 |
 //! | a number below 10^11: `1777809600`, `1777809600.25` | seconds since 1970; 10^11 s are in the year 5138 |
-//! | one from 10^11 on, and below 10^14: `1777809600000` | milliseconds since 1970; 10^11 ms are in March 1973 |
+//! | from 10^11 on, and below 10^14: `1777809600000` | milliseconds since 1970; 10^11 ms are in March 1973 |
+//! | from 10^14 on, and below 10^17 | microseconds since 1970, as ClickHouse and Parquet have them |
+//! | from 10^17 on, and below 2^64 | nanoseconds since 1970, as OpenTelemetry has them |
 //!
-//! All other text is no time: also a number from 10^14 on, which most likely counts microseconds, and a date and time
-//! without its offset from UTC. A time before 1970 counts as the beginning of 1970: every filter has forgotten both.
+//! A number may have an exponent, as in `1.7778096e9`. An offset may also be `+0200` or `+02`. All other text is no time:
+//! also a date and time without its offset from UTC. A time before 1970 counts as the beginning of 1970: every filter has
+//! forgotten both.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::DateTime;
 
-/// Numbers below this are seconds, others milliseconds.
+/// Numbers below this are seconds, those below a thousand times as much milliseconds, and so on.
 pub(super) const SECONDS_BELOW: u64 = 100_000_000_000;
-/// Numbers from here on are no time.
-const NO_TIME_FROM: u64 = 1000 * SECONDS_BELOW;
 
 /// The time that a text gives; `None` if it gives none.
 pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
     let text = text.trim_ascii();
-    match number(text) {
-        Some((seconds, nanos)) if seconds < SECONDS_BELOW => {
-            UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
-        }
-        Some((millis, _)) if millis < NO_TIME_FROM => UNIX_EPOCH.checked_add(Duration::from_millis(millis)),
-        Some(_) => None,
-        None => rfc3339(text),
+    let since = match number(text).or_else(|| with_exponent(text)) {
+        Some((seconds, nanos)) if seconds < SECONDS_BELOW => Duration::new(seconds, nanos),
+        Some((whole, _)) => since(whole),
+        None => return rfc3339(text),
+    };
+    UNIX_EPOCH.checked_add(since)
+}
+
+/// The time since 1970 that a number gives, by its size.
+pub(super) const fn since(number: u64) -> Duration {
+    match number {
+        0..SECONDS_BELOW => Duration::from_secs(number),
+        SECONDS_BELOW..MICROS_FROM => Duration::from_millis(number),
+        MICROS_FROM..NANOS_FROM => Duration::from_micros(number),
+        NANOS_FROM.. => Duration::from_nanos(number),
     }
+}
+
+const MICROS_FROM: u64 = 1000 * SECONDS_BELOW;
+const NANOS_FROM: u64 = 1000 * MICROS_FROM;
+
+/// Like [`number`], for one with an exponent, as in `1.7778096e9`.
+fn with_exponent(text: &[u8]) -> Option<(u64, u32)> {
+    let [first, ..] = text else { return None };
+    if !first.is_ascii_digit() || !text.iter().any(|byte| matches!(byte, b'e' | b'E')) {
+        return None;
+    }
+    let number: f64 = str::from_utf8(text).ok()?.parse().ok()?;
+    // Above this, a conversion would give another number.
+    (number < u64::MAX as f64).then(|| (number as u64, (number.fract() * 1e9) as u32))
 }
 
 /// Digits, and the nanoseconds that digits behind a point make.
@@ -41,10 +64,10 @@ fn number(text: &[u8]) -> Option<(u64, u32)> {
     Some((digits(whole)?, fraction))
 }
 
-/// The number that these digits write; `None` for anything but 1 to 18 digits.
+/// The number that these digits write; `None` for anything but digits, and for 2^64 and more.
 fn digits(text: &[u8]) -> Option<u64> {
-    let fits = (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
-    fits.then(|| text.iter().fold(0, |sum, digit| 10 * sum + u64::from(digit - b'0')))
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
 /// The nanoseconds of a fraction of a second; further digits are cut off.
@@ -59,9 +82,24 @@ fn nanos(fraction: &[u8]) -> Option<u32> {
 /// A date and time with its offset: `2026-05-03T14:00:00.25+02:00`. The T may be a t or a space, and Z a z. A leap second
 /// counts as the first second of the next minute.
 fn rfc3339(text: &[u8]) -> Option<SystemTime> {
-    let time = DateTime::parse_from_rfc3339(str::from_utf8(text).ok()?).ok()?;
+    let text = str::from_utf8(text).ok()?;
+    let time =
+        DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_rfc3339(&whole_offset(text)));
+    let time = time.ok()?;
     let since = u64::try_from(time.timestamp_millis()).map_or(Duration::ZERO, Duration::from_millis);
     UNIX_EPOCH.checked_add(since)
+}
+
+/// The text with its offset as RFC 3339 has it: `+0200` and `+02` become `+02:00`.
+fn whole_offset(text: &str) -> String {
+    let sign = text.len().saturating_sub(5);
+    let (time, offset) =
+        text.rfind(['+', '-']).filter(|at| *at >= sign).map_or((text, ""), |at| text.split_at(at));
+    match (offset.get(..3), offset.get(3..)) {
+        (Some(hours), Some("")) if time.contains(':') => format!("{time}{hours}:00"),
+        (Some(hours), Some(minutes)) if time.contains(':') => format!("{time}{hours}:{minutes}"),
+        _ => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +123,21 @@ mod tests {
             ("1777809600000", 1_777_809_600_000),
             ("1777809600000.75", 1_777_809_600_000),
             ("99999999999999", 99_999_999_999_999),
+            ("100000000000000", 100_000_000_000),
+            ("1777809600000000", 1_777_809_600_000),
+            ("99999999999999999", 99_999_999_999_999),
+            ("100000000000000000", 100_000_000_000),
+            ("1777809600000000000", 1_777_809_600_000),
+            ("18446744073709551615", 18_446_744_073_709),
+            ("1.7778096e9", 1_777_809_600_000),
+            ("1.7778096E+12", 1_777_809_600_000),
+            ("1777809600.5e0", 1_777_809_600_500),
+            ("1e9", 1_000_000_000_000),
+            ("2026-05-03T12:00:00+0000", 1_777_809_600_000),
+            ("2026-05-03T12:00:00+00", 1_777_809_600_000),
+            ("2026-05-03 14:00:00.25+0200", 1_777_809_600_250),
+            ("2026-05-03T06:30:00-0530", 1_777_809_600_000),
+            ("2026-05-03T07:00:00-05", 1_777_809_600_000),
             ("1970-01-01T00:00:00Z", 0),
             ("1969-12-31T23:59:59Z", 0),
             ("0000-01-01T00:00:00Z", 0),
@@ -109,19 +162,25 @@ mod tests {
             "",
             "-1",
             "+1",
-            "1e9",
+            "e9",
+            "1e",
+            "1e30",
+            "-1e9",
+            "0x10",
             "1.",
             ".5",
             "1.5.5",
             "1,777",
-            "100000000000000",
-            "1777809600000000",
+            "18446744073709551616",
             "99999999999999999999999",
             "yesterday",
             "2026-05-03",
             "2026-05-03T12:00:00",
             "2026-05-03T12:00:00.Z",
-            "2026-05-03T12:00:00+0200",
+            "2026-05-03+02",
+            "2026-05-03T12:00:00+2",
+            "2026-05-03T12:00:00+020",
+            "2026-05-03T12:00:00+02000",
             "2026-05-03T12:00:00+2:00",
             "2026-05-03T12:00:00+24:00",
             "2026-05-03T12:00:00+02:60",

@@ -6,7 +6,7 @@ use gowk::store::Requests;
 use gowk_ingest::{Job, Plan, PlannedInput, State, Summary, Tally};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, by_option};
 use crate::json;
 use crate::output::{self, Output};
 use crate::pace;
@@ -33,6 +33,8 @@ impl From<Tally> for Found {
 struct InputDone {
     input: String,
     finished: bool,
+    #[serde(skip_serializing_if = "is_zero")]
+    unfinished_bytes: u64,
     #[serde(flatten)]
     found: Found,
 }
@@ -64,6 +66,11 @@ struct Done {
     filter: FilterNow,
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 fn text(path: &Path) -> String {
@@ -101,6 +108,7 @@ fn done(job: &Job, summary: &Summary, resume: Option<String>) -> Done {
     let input = |input: &gowk_ingest::InputSummary| InputDone {
         input: text(&input.path),
         finished: input.finished,
+        unfinished_bytes: input.unfinished,
         found: input.tally.into(),
     };
     Done {
@@ -131,6 +139,20 @@ fn warn(job: &Job, summary: &Summary) {
         if too_long > 0 {
             let (path, limit) = (input.path.display(), summary.max_key_length);
             output::note(format_args!("{path}: {too_long} keys longer than {limit} bytes were skipped"));
+        }
+        if input.restarted {
+            output::note(format_args!(
+                "{}: was cut or replaced; it was read from its start",
+                input.path.display()
+            ));
+        }
+        if input.unfinished > 0 {
+            output::note(format_args!(
+                "{}: its last line of {} bytes has no end yet, and the file was just written; it is left for a later run \
+                 (`settle` under [input])",
+                input.path.display(),
+                input.unfinished
+            ));
         }
         let done = if job.keeps_records_without_key() { "kept" } else { "skipped" };
         source::note_skipped(input.path.display(), &input.tally, done, job.rejects().as_deref());
@@ -222,6 +244,7 @@ impl From<&PlannedInput> for PlannedLine {
             State::Finished => ("finished", input.length),
             State::Grown { from } => ("grown", from),
             State::HalfRead { base, offset } => ("half read", base + offset),
+            State::Rotated => ("rotated", 0),
             _ => ("new", 0),
         };
         Self { input: text(&input.path), length: input.length, state, from }
@@ -266,8 +289,15 @@ pub(super) fn plan(job: &Job, plan: &Plan, as_json: bool, output: &mut Output) -
                     "{path}: half read; would compare {offset} bytes and go on at byte {from}"
                 ))?;
             }
+            State::Rotated => output.line(format_args!(
+                "{path}: was cut or replaced; would read {} bytes from its start",
+                grouped(*length)
+            ))?,
             _ => output.line(format_args!("{path}: would read {} bytes", grouped(*length)))?,
         }
+    }
+    for error in &plan.failed {
+        output::note(format_args!("{error}{}", by_option(error)));
     }
     let outputs = [
         (&plan.output, "new keys"),

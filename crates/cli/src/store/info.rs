@@ -72,6 +72,10 @@ pub(in super::super) fn print(
             }
         };
         let seed = seed.map(|seed| ("seed", seed));
+        let entries = match info.pending {
+            0 => grouped(info.entries),
+            _ => format!("at most {}: pending removals and further copies count too", grouped(info.entries)),
+        };
         let words = [
             ("store", file.into_owned()),
             ("uuid", json::uuid(description.uuid)),
@@ -81,7 +85,7 @@ pub(in super::super) fn print(
             ("shards", shards),
             ("runs", runs),
             ("version", made),
-            ("entries", grouped(info.entries)),
+            ("entries", entries),
             ("bits a key", bits),
             ("false-positive rate", rate),
             ("files", filter::sized(info.bytes)),

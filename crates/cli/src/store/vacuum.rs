@@ -56,14 +56,13 @@ impl Vacuum {
                 self.store.display()
             ));
         }
-        let stay = store.log()?.len() as u64;
         output::print(|output| {
             output
                 .line(format_args!("{versions} versions and {files} files removed, {bytes} bytes in all"))?;
-            if versions == 0 && stay > self.keep.get() {
+            if versions == 0 && files == 0 {
                 let grace = humantime::format_duration(self.grace);
                 output.line(format_args!(
-                    "{stay} versions stay, as they were replaced less than --grace {grace} ago"
+                    "what was replaced less than {grace} ago stays (--grace), and so does the newest version"
                 ))?;
             }
             if let Some(version) = version {

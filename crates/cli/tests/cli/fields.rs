@@ -22,7 +22,7 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     assert_eq!((ended.code, ended.text().as_str()), (Some(0), new));
     assert_eq!(
         ended.err,
-        "gowk: standard input: 1 records were skipped that lack the field, or hold no single value in it\n"
+        "gowk: standard input: 1 records were skipped that lack the field, or hold an empty or no single value in it\n"
     );
     folder.assert_holds("f", "http://a\nhttp://b\nhttp://\"c\"\n");
     folder.assert_lacks("f", "url\n1\n");
@@ -32,6 +32,16 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     assert_eq!((ended.text().as_str(), ended.err.as_str()), ("url\tx\nhttp://a\ty\n", ""));
     let ended = folder.run(&["dedup", "g", "--csv=2", "--delimiter=;"], "a;b\r\nc;b\r\n");
     assert_eq!(ended.text(), "a;b\r\n");
+    // In a table with tabs a quote is a character, so that no row is lost in a field that has one.
+    let titles = "id\ttitle\n1\t\"Heroes\n2\tNew\n3\tThe \"Best\"\n4\tlast\n";
+    let ended = folder.run(&["dedup", "t", "--csv", "id", "--delimiter", "\\t"], titles);
+    assert_eq!((ended.text().as_str(), ended.err.as_str()), (titles, ""));
+    let quoted = ["dedup", "q", "--csv", "title", "--delimiter", "\\t", "--quotes"];
+    assert_eq!(folder.run(&quoted, "title\n\"a\tb\"\n").done(), "title\n\"a\tb\"\n");
+    folder.assert_holds("q", "a\tb\n");
+    let plain = ["dedup", "p", "--csv", "1", "--no-quotes"];
+    assert_eq!(folder.run(&plain, "\"a,1\n\"b,2\n").done(), "\"a,1\n\"b,2\n");
+    folder.assert_holds("p", "\"a\n\"b\n");
     // Other verbs take the same keys.
     let found = folder.run(&["check", "f", "--csv", "url", "-v"], "url,b\nhttp://new,1\nhttp://a,2\n");
     assert_eq!(found.text(), "url,b\nhttp://new,1\n");

@@ -38,6 +38,21 @@ fn refused(folder: &Folder, args: &[&str], input: &str, words: &[&str]) {
 }
 
 #[test]
+fn a_removal_from_the_highest_count_is_told() {
+    let folder = Folder::with_filter(&["--capacity", "1000", "--counting"]);
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000", "--counting"], "").done();
+    for file in ["f", "s"] {
+        folder.run(&["insert", file], "k\n".repeat(70_000)).done();
+        folder.run(&["insert", file, "a", "b"], "").done();
+        let ended = folder.run(&["remove", file, "k", "a"], "");
+        assert_eq!((ended.code, ended.err.lines().count()), (Some(1), 1), "{ended:?}");
+        assert!(ended.err.contains("1 of 2 keys keep the highest count"), "{ended:?}");
+        assert_eq!(folder.run(&["count", file, "a"], "").done(), "0\ta\n");
+        folder.run(&["remove", file, "b"], "").done();
+    }
+}
+
+#[test]
 fn dedup_prints_each_key_once_and_a_counting_filter_counts_every_occurrence() {
     let folder = of_all_kinds();
     let input = "a\nb\na\na\nc\n";

@@ -1,10 +1,10 @@
 //! Invariants checked, of files given with `--output`:
 //!
-//! 1. `dedup` appends to its file, and syncs it before it commits: after `kill -9` the same command goes on, each key is
-//!    there once or twice, and none is glued to a line that the crash has cut.
+//! 1. `dedup` appends to its file, and syncs it before it commits: after `kill -9` the same command cuts off what was
+//!    not committed and goes on, so that each new line is there once.
 //! 2. The file of `check` and `count` appears at the end, whole; until then, and after a failure or a kill, an older one
 //!    is what it was.
-//! 3. No file takes the place of one that the command reads or writes.
+//! 3. No file takes the place of one that the command reads or writes, nor of any filter's or store's.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::run::{DEADLINE, Folder, lines, set_mode};
+use crate::run::{DEADLINE, Folder, in_a_shell, lines, run, set_mode};
 
 fn read(folder: &Folder, name: &str) -> String {
     fs::read_to_string(folder.path(name)).unwrap()
@@ -140,6 +140,180 @@ fn the_file_of_a_lookup_appears_whole_at_the_end() {
     folder.run(&["check", "f", "-v", "--input", "keys", "-o", "keys"], "").done();
     assert_eq!(read(&folder, "keys"), "x\n");
     assert_eq!(files(), before.1 + 2);
+}
+
+#[test]
+fn dedup_writes_each_new_line_to_its_file_exactly_once_whatever_kills_it() {
+    let folder = Folder::new();
+    let keys = lines(0..99_999);
+    for (filter, file) in [("f", "new"), ("g", "new.zst")] {
+        let dedup = [
+            "dedup",
+            filter,
+            "-o",
+            file,
+            "--commit-every",
+            "7_000",
+            "--false-positive-rate",
+            "1e-8",
+            "--seed",
+            "1",
+        ];
+        for part in 1..4 {
+            let mut running = folder.start(&dedup);
+            running.give(&keys[..keys.len() / 4 * part]);
+            let least = if file == "new" { part as u64 * 200_000 } else { 1000 };
+            wait_until(|| fs::metadata(folder.path(file)).is_ok_and(|new| new.len() > least));
+            running.kill();
+            // As a crash leaves it: half a line behind the last commit.
+            let mut bytes = fs::read(folder.path(file)).unwrap();
+            bytes.extend(b"key 99");
+            fs::write(folder.path(file), bytes).unwrap();
+        }
+        let ended = folder.run(&dedup, &keys);
+        assert!(ended.code == Some(0) && ended.err.contains("bytes were cut off"), "{ended:?}");
+        let bytes = fs::read(folder.path(file)).unwrap();
+        let new = if file == "new" { bytes } else { zstd::decode_all(&bytes[..]).unwrap() };
+        assert!(String::from_utf8(new).unwrap() == keys, "{file}: other lines than those given, or twice");
+        // What others append after a run has ended stays.
+        let mut more = fs::OpenOptions::new().append(true).open(folder.path(file)).unwrap();
+        std::io::Write::write_all(&mut more, b"mine\n").unwrap();
+        assert_eq!(folder.run(&dedup, &keys).done(), "");
+        assert!(fs::read(folder.path(file)).unwrap().ends_with(b"mine\n"), "{file}");
+    }
+}
+
+#[test]
+fn what_a_killed_run_has_left_is_cut_off_by_its_own_filter_alone() {
+    let folder = Folder::new();
+    let mut running = folder.start(&["dedup", "f", "-o", "new"]);
+    running.give("a\n");
+    wait_until(|| fs::metadata(folder.path("new")).is_ok_and(|new| new.len() == 2));
+    running.kill();
+    // A copy, another filter, and a file that was changed: nothing is cut off.
+    folder.run(&["copy", "f", "copy"], "").done();
+    for (filter, key) in [("copy", "b"), ("other", "c")] {
+        folder.run(&["dedup", filter, "-o", "new", key], "").done();
+    }
+    assert_eq!(read(&folder, "new"), "a\nb\nc\n");
+    fs::rename(folder.path("new"), folder.path("rotated")).unwrap();
+    folder.run(&["dedup", "f", "-o", "new", "b"], "").done();
+    assert_eq!(read(&folder, "new"), "b\n");
+}
+
+#[test]
+fn other_filters_and_files_of_stores_are_no_outputs() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["create", "other", "--capacity", "1000"], "").done();
+    folder.run(&["insert", "other", "x"], "").done();
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    let page = folder.path("s/store.toml");
+    assert!(page.is_file());
+    std::os::unix::fs::symlink("other", folder.path("link")).unwrap();
+    let before = folder.snapshot();
+    let rows = ["--csv", "1"];
+    for own in ["other", "link", "./other-lock", "s/store.toml", "s/shards/new"] {
+        for args in [
+            &["report", "f", "-o", own][..],
+            &["dedup", "f", "-o", own],
+            &["dedup", "f", "--refused", own],
+            &["check", "f", "-o", own],
+            &["count", "f", "-o", own],
+        ] {
+            folder.run(args, "a\n").refused(&[own, "; give another file with"]);
+        }
+        for verb in ["dedup", "insert", "check"] {
+            folder.run(&[&[verb, "f", "--rejects", own], &rows[..]].concat(), "a\n").refused(&["--rejects"]);
+        }
+        for verb in ["dedup", "check", "info"] {
+            let line = format!("exec \"$@\" >> {own}");
+            let ended = run(&mut in_a_shell(&folder, &line, &[verb, "f"]), b"a\n");
+            ended.refused(&["standard output: is ", "redirect it to another file"]);
+        }
+        if own == "s/shards/new" {
+            // The shell has made it.
+            assert_eq!(read(&folder, own), "");
+            fs::remove_file(folder.path(own)).unwrap();
+        }
+        assert!(folder.snapshot() == before, "{own}");
+    }
+}
+
+#[test]
+fn standard_output_is_not_an_input() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["insert", "f", "a"], "").done();
+    fs::write(folder.path("io"), "a\nb\n").unwrap();
+    for line in [
+        "exec \"$@\" --input io >> io",
+        "exec \"$@\" --input ./io >> io",
+        "exec \"$@\" < io >> io",
+        "exec \"$@\" --input - < io >> io",
+    ] {
+        for verb in ["check", "dedup", "count"] {
+            let ended = run(&mut in_a_shell(&folder, line, &[verb, "f"]), b"");
+            ended.refused(&["standard output: is ", "redirect it to another file"]);
+            assert_eq!(read(&folder, "io"), "a\nb\n", "{verb}: {line}");
+        }
+    }
+    // Two outputs are two files.
+    let twice = "exec \"$@\" --csv 1 --rejects out >> out";
+    run(&mut in_a_shell(&folder, twice, &["dedup", "f"]), b"a\n").refused(&["--rejects"]);
+    // A terminal or a pipe may be both.
+    assert_eq!(folder.run(&["check", "f", "-o", "-", "a"], "").done(), "a\n");
+    assert_eq!(folder.run(&["dedup", "f", "-o", "-", "c"], "").done(), "c\n");
+    folder.run(&["dedup", "f", "--csv", "1", "--rejects", "-"], "d\n").refused(&["--rejects"]);
+    assert!(!folder.path("-").exists());
+}
+
+#[test]
+fn records_that_are_not_new_go_to_a_file_of_their_own() {
+    let folder = Folder::new();
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    folder.run(&["dedup", "month", "x"], "").done();
+    let rows = "id,n\na,1\nb,2\na,3\nx,4\n";
+    for (file, others) in [("f", &["--filter", "month"][..]), ("s", &["--filter", "month"])] {
+        let seen = format!("seen of {file}");
+        let args = [&["dedup", file, "--csv", "id", "--seen", &seen], others].concat();
+        assert_eq!(folder.run(&args, rows).done(), "id,n\na,1\nb,2\n");
+        assert_eq!(read(&folder, &seen), "id,n\na,3\nx,4\n");
+        assert_eq!(folder.run(&args, "id,n\nb,5\nc,6\n").done(), "id,n\nc,6\n");
+        assert_eq!(read(&folder, &seen), "id,n\na,3\nx,4\nb,5\n");
+    }
+    // A late key is neither new nor seen.
+    let times =
+        ["dedup", "t", "--forget-after", "30d", "--csv", "1", "--time-column", "2", "--seen", "seen of t"];
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    let ended = folder.run(&times, format!("a,{now}\nold,1000000000\na,{now}\n"));
+    assert_eq!((ended.code, read(&folder, "seen of t")), (Some(0), format!("a,{now}\n")), "{ended:?}");
+}
+
+#[test]
+fn what_a_failed_run_leaves_is_not_cut_off_later() {
+    let folder = Folder::new();
+    folder.run(&["dedup", "f", "-o", "new", "--json-field", "id"], "not json\n").refused(&["invalid JSON"]);
+    fs::write(folder.path("new"), "mine\n").unwrap();
+    folder.run(&["dedup", "f", "-o", "new", "a"], "").done();
+    assert_eq!(read(&folder, "new"), "mine\na\n");
+}
+
+#[test]
+fn an_output_is_compressed_if_its_name_says_so_and_may_be_a_link_to_nothing() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    folder.run(&["dedup", "f", "-o", "new.zst", "a", "b"], "").done();
+    folder.run(&["dedup", "f", "-o", "new.zst", "c"], "").done();
+    folder.run(&["check", "f", "-o", "found.zst", "a", "c", "x"], "").done();
+    let text =
+        |name: &str| String::from_utf8(zstd::decode_all(&*fs::read(folder.path(name)).unwrap()).unwrap());
+    assert_eq!(text("new.zst").unwrap(), "a\nb\nc\n");
+    assert_eq!(text("found.zst").unwrap(), "a\nc\n");
+    fs::create_dir(folder.path("there")).unwrap();
+    for verb in ["dedup", "check", "count", "report"] {
+        std::os::unix::fs::symlink(format!("there/{verb}"), folder.path(verb)).unwrap();
+        let keys: &[&str] = if verb == "report" { &[] } else { &["a"] };
+        folder.run(&[&[verb, "f", "-o", verb], keys].concat(), "").done();
+        assert!(folder.path(verb).is_symlink() && folder.path("there").join(verb).is_file(), "{verb}");
+    }
 }
 
 #[test]

@@ -94,6 +94,88 @@ fn a_malformed_line_ends_no_run_whose_rejects_are_kept() {
 }
 
 #[test]
+fn an_empty_field_is_a_missing_one() {
+    for (format, input, kept) in [
+        (["--csv", "2"], "1,a\n2,\n3,b\n", "2,\n"),
+        (["--json-field", "id"], "{\"id\":\"a\"}\n{\"id\":\"\"}\n{\"id\":\"b\"}\n", "{\"id\":\"\"}\n"),
+    ] {
+        let folder = Folder::new();
+        let ended = folder.run(&[&["dedup", "f", "--rejects", "r"], &format[..]].concat(), input);
+        assert_eq!((ended.code, ended.text().lines().count()), (Some(0), 2), "{ended:?}");
+        assert!(ended.err.contains("1 records were skipped that lack the field"), "{ended:?}");
+        assert_eq!(text(&folder, "r"), kept);
+        let ended = folder.run(&[&["dedup", "f", "--missing", "keep"], &format[..]].concat(), input);
+        assert_eq!(ended.text(), kept);
+        let ended = folder.run(&[&["dedup", "f", "--missing", "fail"], &format[..]].concat(), input);
+        assert!(ended.code == Some(2) && ended.err.contains("the record on line 2"), "{ended:?}");
+        folder.assert_lacks("f", "\n");
+        let none = input.split_inclusive('\n').nth(1).unwrap();
+        folder.run(&[&["dedup", "f"], &format[..]].concat(), none);
+    }
+}
+
+#[test]
+fn nothing_but_rejects_is_an_error_with_a_remedy() {
+    let folder = Folder::new();
+    let pretty = "[\n  {\n    \"id\": 1\n  },\n  {\n    \"id\": 2\n  }\n]\n";
+    for verb in ["dedup", "check"] {
+        if verb == "check" {
+            folder.run(&["create", "f", "--capacity", "1000"], "");
+        }
+        let ended = folder.run(&[verb, "f", "--json-field", "id", "--rejects", "r"], pretty);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let last = ended.err.lines().last().unwrap();
+        assert!(last.contains("all of its 8 lines are malformed") && last.contains("jq -c ."), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_record_may_be_longer_than_a_key() {
+    let folder = Folder::new();
+    let long = format!("{{\"id\":1,\"text\":\"{}\"}}\n{{\"id\":2}}\n", "x".repeat(17 << 20));
+    let ended = folder.run(&["dedup", "f", "--json-field", "id"], &long);
+    assert!(ended.code == Some(0) && ended.text() == long, "{:?}", ended.err);
+    let csv = format!("1,{}\n2,b\n", "x".repeat(17 << 20));
+    let ended = folder.run(&["dedup", "g", "--csv", "1"], &csv);
+    assert!(ended.code == Some(0) && ended.text() == csv, "{:?}", ended.err);
+    let key = format!("{{\"id\":\"{}\"}}\n", "x".repeat(17 << 20));
+    let ended = folder.run(&["dedup", "f", "--json-field", "id"], &key);
+    ended.refused(&["the key on line 1 is longer than 16777216 bytes, the most that a key may have"]);
+}
+
+#[test]
+fn a_damaged_input_stops_no_other() {
+    use std::io::Write as _;
+    let gzip = |text: &str| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(text.as_bytes()).unwrap();
+        packed.finish().unwrap()
+    };
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let write = |name: &str, bytes: Vec<u8>| std::fs::write(folder.path(name), bytes).unwrap();
+    write("padded", [gzip("a\n"), vec![0; 700]].concat());
+    write("cut", gzip(&lines(0..1000))[..500].to_vec());
+    write("good", b"z\n".to_vec());
+    let inputs = ["--input", "padded", "--input", "cut", "--input", "good"];
+    let ended = folder.run(&[&["dedup", "f"][..], &inputs].concat(), "");
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.text().starts_with("a\n") && ended.text().ends_with("z\n"), "{ended:?}");
+    assert!(ended.err.contains("gowk: cut: truncated gzip data"), "{ended:?}");
+    assert!(
+        ended.err.contains("1 of 3 inputs could not be read to their ends; all others were"),
+        "{ended:?}"
+    );
+    folder.assert_holds("f", "a\nz\n");
+    let found = folder.run(&[&["check", "f"][..], &inputs].concat(), "");
+    assert!(found.code == Some(2) && found.text().ends_with("z\n"), "{found:?}");
+    // A store gets all keys or none.
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    let ended = folder.run(&[&["dedup", "s"][..], &inputs].concat(), "");
+    assert_eq!((ended.code, ended.text().as_str()), (Some(2), ""), "{ended:?}");
+    folder.assert_lacks("s", "a\nz\n");
+}
+
+#[test]
 fn csv_has_its_header_once_and_other_columns_do_not_mix() {
     let folder = Folder::new();
     let rows = "id,url\n1,a\n2,b\n3\n";

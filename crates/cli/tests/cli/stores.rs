@@ -104,7 +104,6 @@ fn verbs_take_a_store_where_they_take_a_filter() {
     assert_eq!(files, ["4", "1", "1", "1", "1", "1", "0"], "{log}");
     let told = done(&["store", "vacuum", store], "");
     assert!(told.starts_with("0 versions and 0 files removed"), "{told}");
-    assert!(told.contains("\n7 versions stay, as they were replaced less than --grace 1day ago\n"), "{told}");
     let told = done(&["store", "vacuum", store, "--grace", "0", "--keep", "2"], "");
     assert!(told.starts_with("6 versions and "), "{told}");
     assert_eq!(done(&["store", "log", store, "--json"], "").lines().count(), 2);

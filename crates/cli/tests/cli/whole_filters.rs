@@ -14,6 +14,23 @@ fn filled() -> Folder {
 }
 
 #[test]
+fn a_filter_is_not_merged_into_itself_and_none_twice() {
+    let folder = Folder::new();
+    folder.run(&["create", "all", "--capacity", "1000", "--counting"], "").done();
+    folder.run(&["create", "a", "--like", "all"], "").done();
+    for file in ["all", "a"] {
+        folder.run(&["insert", file, "k"], "").done();
+    }
+    std::os::unix::fs::symlink("a", folder.path("b")).unwrap();
+    let before = folder.snapshot();
+    folder.run(&["merge", "all", "a", "./all"], "").refused(&["./all: is the filter that the keys go into"]);
+    folder.run(&["merge", "all", "a", "b"], "").refused(&["b: is named twice"]);
+    assert!(folder.snapshot() == before);
+    folder.run(&["merge", "all", "a"], "").done();
+    assert_eq!(folder.run(&["count", "all", "k"], "").done(), "2\tk\n");
+}
+
+#[test]
 fn a_flipped_byte_is_named_by_verify_and_found_by_lookups() {
     let folder = filled();
     assert_eq!(folder.run(&["verify", "f"], "").done(), "f: 64 pages read, no damage found\n");

@@ -37,7 +37,7 @@ fn a_misspelt_key_is_named_with_the_nearest_one() {
         &["job.toml, line 3: unknown key `capasity` in [filter]; did you mean `capacity`?"],
     );
     folder.write("job.toml", job.replace("every_keys = 10", "every_keys = ten"));
-    refused_and_unchanged(&folder, &["job.toml, line 10: "]);
+    refused_and_unchanged(&folder, &["job.toml, line 11: "]);
     folder.write("job.toml", job.replace("capacity = 1000", "capacity = 0"));
     let before = folder.snapshot();
     folder.run(&["ingest", "job.toml"], "").refused(&["job.toml: capacity is 0, but must be"]);

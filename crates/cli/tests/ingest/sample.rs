@@ -56,11 +56,13 @@ impl Folder {
         String::from_utf8(self.read(name)).unwrap()
     }
 
-    /// Writes a `job.toml` for the filter `f` and the output `new`, with a seed, and with commits by keys alone.
+    /// Writes a `job.toml` for the filter `f` and the output `new`, with a seed, and with commits by keys alone. A last line
+    /// without an end is taken at once, unless `input` says otherwise.
     pub(crate) fn job(&self, input: &str, every_keys: u32) {
+        let settle = if input.contains("settle") { "" } else { "settle = \"0s\"\n" };
         let text = format!(
             "[filter]\npath = \"f\"\ncapacity = 1000\nslots_per_bucket = 2\nseed = 7\n\
-             [input]\n{input}\n\
+             [input]\n{settle}{input}\n\
              [commit]\nevery_keys = {every_keys}\nevery_seconds = 0\n\
              [output]\nnew_keys = \"new\"\n"
         );

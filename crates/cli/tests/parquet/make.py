@@ -40,8 +40,8 @@ def keys(path, column):
 
 def make(folder, rows, group):
     duckdb.sql(f"create or replace temp table rows as {rows}")
-    for codec in ["snappy", "zstd", "gzip", "brotli"]:
-        path = folder / f"duckdb-{codec}.parquet"
+    for codec in ["snappy", "zstd", "gzip", "brotli", "lz4_raw"]:
+        path = folder / f"duckdb-{codec.removesuffix('_raw')}.parquet"
         duckdb.sql(f"copy rows to '{path}' (format parquet, codec '{codec}', row_group_size {group})")
     table = pq.read_table(folder / "duckdb-zstd.parquet")
     pq.write_table(table, folder / "arrow-v1.parquet", row_group_size=group, compression="none")

@@ -14,7 +14,10 @@ pub(super) const KNOWN: [(&str, &str); 5] = [
         "path kind forget_after forget_within refresh keep_newest capacity false_positive_rate slots_per_bucket seed \
          growth max_file_size max_false_positive_rate",
     ),
-    ("input", "paths format field time header delimiter trim ignore_case skip_empty max_key_length missing"),
+    (
+        "input",
+        "paths format field time header delimiter quotes long trim ignore_case skip_empty max_key_length missing settle rotated",
+    ),
     ("commit", "every_keys every_seconds"),
     ("output", "new_keys records refused rejects"),
 ];

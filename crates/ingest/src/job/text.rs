@@ -10,8 +10,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::de::DeTable;
 
-use super::{Job, Missing, known};
+use super::{Job, Missing, Rotated, known};
 use crate::creation::{Creation, span};
+use crate::csv::has_quotes;
+use crate::decode::Unpack;
 use crate::error::{Error, JobProblem};
 use crate::keys::LONGEST;
 use crate::rules::{Column, Format, Rules, TimeField};
@@ -22,6 +24,8 @@ use gowk::{Case, KeyRules, Kind, SlotsPerBucket};
 const LONGEST_JOB: u64 = 1 << 20;
 /// The most bytes that a job's name may have.
 const LONGEST_NAME: usize = 200;
+const SETTLE: Duration = Duration::from_secs(60);
+const LONG: &str = "31, which reads the longest windows of zstd (up to 2 GiB of memory), or left out";
 /// With `every_seconds = 0`, if the job gives no number of keys.
 const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 
@@ -46,6 +50,8 @@ struct RawInput {
     field: Option<RawField>,
     header: Option<bool>,
     delimiter: Option<String>,
+    quotes: Option<bool>,
+    long: Option<u32>,
     time: Option<RawColumn>,
     #[serde(default)]
     trim: bool,
@@ -54,6 +60,9 @@ struct RawInput {
     skip_empty: bool,
     max_key_length: Option<u64>,
     missing: Option<Missing>,
+    settle: Option<String>,
+    #[serde(default)]
+    rotated: Rotated,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -235,6 +244,16 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
         base,
         creation: raw.filter,
         rules: raw.input.rules(&places)?,
+        settle: places.value(
+            ("settle", raw.input.settle.as_deref()),
+            SETTLE,
+            "a time, as in \"90s\" or \"5m\"; \"0s\" takes a last line at once",
+            span,
+        )?,
+        rotated: raw.input.rotated,
+        unpack: places.value(("long", raw.input.long), Unpack::Usual, LONG, |long| {
+            (long == 31).then_some(Unpack::Long)
+        })?,
         patterns: raw.input.paths,
         every_keys,
         every,
@@ -306,6 +325,9 @@ impl RawInput {
         if !is_csv && self.delimiter.is_some() {
             return Err(places.wrong("delimiter", "given for format `csv` only"));
         }
+        if !is_csv && self.quotes.is_some() {
+            return Err(places.wrong("quotes", "given for format `csv` only"));
+        }
         if !is_csv && self.header.is_some() {
             let problem = JobProblem::Value { key: "header", expected: "given for format `csv` only" };
             return Err((problem, at_format));
@@ -354,6 +376,7 @@ impl RawInput {
             return Err(places.wrong("field", "a number, from 1, where there is no header"));
         }
         let header = is_named || self.header.unwrap_or(false);
-        Ok(Format::Csv { columns, header, delimiter })
+        let quotes = self.quotes.unwrap_or(has_quotes(delimiter));
+        Ok(Format::Csv { columns, header, delimiter, quotes })
     }
 }

@@ -22,6 +22,10 @@ pub enum Foreign {
     SevenZip,
     /// Parquet.
     Parquet,
+    /// UTF-16 text, known by its byte order mark.
+    Utf16,
+    /// A filter of gowk.
+    Filter,
 }
 
 /// Stands for one digit from 1 to 9: the level of bzip2.
@@ -29,7 +33,7 @@ const LEVEL: u8 = b'#';
 
 /// How files of each format begin. The magic number of the first block follows `BZh` and the level; in a file without
 /// blocks, that of the end. A page or the footer follows `PAR1`; its first field is an integer.
-const BEGINNINGS: [(&[u8], Foreign); 10] = [
+const BEGINNINGS: [(&[u8], Foreign); 13] = [
     (b"BZh#\x31\x41\x59\x26\x53\x59", Foreign::Bzip2),
     (b"BZh#\x17\x72\x45\x38\x50\x90", Foreign::Bzip2),
     (b"\xfd7zXZ\0", Foreign::Xz),
@@ -40,6 +44,10 @@ const BEGINNINGS: [(&[u8], Foreign); 10] = [
     (b"PK\x07\x08", Foreign::Zip),
     (b"7z\xbc\xaf\x27\x1c", Foreign::SevenZip),
     (b"PAR1\x15", Foreign::Parquet),
+    // No byte of UTF-8 text is 0xfe or 0xff.
+    (b"\xff\xfe", Foreign::Utf16),
+    (b"\xfe\xff", Foreign::Utf16),
+    (b"\x89gowk\r\n\x1a", Foreign::Filter),
 ];
 
 impl Foreign {
@@ -58,7 +66,7 @@ impl Foreign {
     }
 
     /// The command that writes the content of such a file to its standard output, without the name of the file. `None`
-    /// for Parquet: no unpacker turns its columns into lines.
+    /// for Parquet, whose columns no unpacker turns into lines, and for filters, which hold no keys as text.
     pub const fn unpacker(self) -> Option<&'static str> {
         self.known().1
     }
@@ -72,6 +80,8 @@ impl Foreign {
             Self::Zip => ("zip", Some("unzip -p")),
             Self::SevenZip => ("7z", Some("7z x -so")),
             Self::Parquet => ("Parquet", None),
+            Self::Utf16 => ("UTF-16", Some("iconv -f UTF-16 -t UTF-8")),
+            Self::Filter => ("gowk filter", None),
         }
     }
 }
@@ -93,7 +103,7 @@ fn agree(magic: &[u8], first: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const WHOLE: [(&[u8], Foreign); 7] = [
+    const WHOLE: [(&[u8], Foreign); 10] = [
         (b"BZh91AY&SY\x12", Foreign::Bzip2),
         (b"BZh1\x17\x72\x45\x38\x50\x90\0\0\0\0", Foreign::Bzip2),
         (b"\xfd7zXZ\0\0\x04", Foreign::Xz),
@@ -101,6 +111,9 @@ mod tests {
         (b"PK\x03\x04\x14", Foreign::Zip),
         (b"7z\xbc\xaf\x27\x1c\0\x04", Foreign::SevenZip),
         (b"PAR1\x15\x04\x15", Foreign::Parquet),
+        (b"\xff\xfea\0\n\0", Foreign::Utf16),
+        (b"\xfe\xff\0a\0\n", Foreign::Utf16),
+        (b"\x89gowk\r\n\x1a\0", Foreign::Filter),
     ];
 
     #[test]
@@ -110,7 +123,7 @@ mod tests {
             assert!(!Foreign::is_open(bytes), "{format}");
             // The shortest beginning that tells the format: fewer bytes are open, and are called no format.
             let known = (0..=bytes.len()).find(|length| Foreign::of(&bytes[..*length]).is_some()).unwrap();
-            assert!((4..=Foreign::BYTES).contains(&known), "{format}: {known}");
+            assert!((2..=Foreign::BYTES).contains(&known), "{format}: {known}");
             for length in 0..known {
                 assert!(Foreign::is_open(&bytes[..length]), "{format}: {length}");
                 let mut other = bytes[..known].to_vec();

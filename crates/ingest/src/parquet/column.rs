@@ -264,9 +264,13 @@ fn read<T: DataType>(
 /// Fails if the column is compressed in a way that is not read.
 fn check(column: &ColumnChunkMetaData) -> Result<(), InputProblem> {
     match column.compression() {
-        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::GZIP(_) | Compression::ZSTD(_) => {
-            Ok(())
-        }
+        Compression::UNCOMPRESSED
+        | Compression::SNAPPY
+        | Compression::GZIP(_)
+        | Compression::BROTLI(_)
+        | Compression::LZ4
+        | Compression::LZ4_RAW
+        | Compression::ZSTD(_) => Ok(()),
         other => {
             let codec = format!("{other:?}").split('(').next().unwrap_or_default().to_owned();
             Err(InputProblem::ColumnCodec { column: column.column_path().string(), codec })

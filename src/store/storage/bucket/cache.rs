@@ -22,8 +22,6 @@ use crate::system::new_uuid;
 const FOLDER: &str = "GOWK_CACHE";
 const SIZE: &str = "GOWK_CACHE_SIZE";
 const DEFAULT_SIZE: u64 = 16 << 30;
-/// The operation that fails if the cache cannot be made.
-const MAKE: &str = "make the folder of the cache, for which GOWK_CACHE names another place,";
 /// The folder of files that are being fetched or made.
 const WORK: &str = "work";
 /// What a process that died has left there is removed after this time.
@@ -83,7 +81,7 @@ impl Cache {
 
     /// Makes a folder that others cannot look into, as they perhaps cannot look into the bucket.
     fn make(folder: PathBuf) -> FilterResult<PathBuf> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).at(&folder, MAKE)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).at(&folder, "create the folder")?;
         Ok(folder)
     }
 
