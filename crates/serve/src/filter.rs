@@ -158,7 +158,7 @@ impl Filter {
                 std::fs::remove_file(path).map_err(|source| Error::Io {
                     path: path.to_owned(),
                     op: "remove",
-                    source,
+                    source: source.into(),
                 })
             };
             remove(&path)?;
