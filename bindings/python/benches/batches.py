@@ -44,7 +44,7 @@ class Side:
 
     def __init__(self, spark: SparkSession, folder: Path, rewriting: bool) -> None:
         self.spark, self.folder, self.rewriting = spark, folder, rewriting
-        self.store = gowk.spark.Store(folder / "store", local=folder / "local")
+        self.store = gowk.spark.SparkStore(folder / "store", local=folder / "local")
         self.costs: list[tuple[float, float, int, int]] = []
 
     def batch(self, df: DataFrame, number: int, new: int) -> None:

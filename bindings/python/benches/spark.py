@@ -51,11 +51,11 @@ def main(folder: Path, rows: int, batches: int) -> None:
         keys.write.parquet(f"{folder}/in/batch={batch}")
         keys.write.text(f"{folder}/lines/batch={batch}")
     gowk.Store.create(folder / "store", shards=SHARDS, capacity=rows // 2, false_positive_rate=1e-6)
-    store = gowk.spark.Store(folder / "store", local=folder / "local")
+    store = gowk.spark.SparkStore(folder / "store", local=folder / "local")
     gowk.Store.create(folder / "alone.store", shards=SHARDS, capacity=rows // 2, false_positive_rate=1e-6)
     # Starts Python workers, so that the first batch does not pay for it.
     gowk.Store.create(folder / "warm.store", shards=2)
-    warm, few = gowk.spark.Store(folder / "warm.store"), spark.range(1000).select(sf.col("id").cast("string").alias("url"))
+    warm, few = gowk.spark.SparkStore(folder / "warm.store"), spark.range(1000).select(sf.col("id").cast("string").alias("url"))
     warm.unseen(few, "url", application="bench", batch=0).count()
     warm.insert(few, "url", application="bench", batch=0)
     few.dropDuplicates(["url"]).count()

@@ -38,10 +38,10 @@ def lay_out(folder: Path) -> list[Path]:
     return files
 
 
-def open_store(path: Path) -> gowk.spark.Store:
+def open_store(path: Path) -> gowk.spark.SparkStore:
     if not gowk.Store.is_at(path):
         gowk.Store.create(path, shards=4, capacity=100_000, false_positive_rate=1e-6)
-    return gowk.spark.Store(path)
+    return gowk.spark.SparkStore(path)
 
 
 def as_batches(spark: SparkSession, folder: Path, files: list[Path]) -> int:

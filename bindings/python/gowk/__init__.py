@@ -10,6 +10,7 @@ array([False,  True])
 True
 """
 
+from . import _interpreter as _interpreter  # first: it refuses sub-interpreters
 from ._errors import (
     AfterCommit,
     Busy,

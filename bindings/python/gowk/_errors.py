@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Error(Exception):
@@ -15,6 +19,10 @@ class Error(Exception):
 
     path: str | None = None
     """The file or folder; None if the error has none."""
+    taken: int | None = None
+    """If many keys were given, and some may be stored: how many, from the first on."""
+    mask: NDArray[np.bool_] | None = None
+    """The answers for those keys."""
 
     def __init__(self, message: str = "", **details: Any) -> None:
         if isinstance(self, OSError):
@@ -105,6 +113,11 @@ class Busy(Error):
 
 class NoRoom(Error):
     """The filter has no room for a key, and must not grow."""
+
+    refused: int | None = None
+    """Of many keys: how many had no room. The others were taken."""
+    index: int | None = None
+    """Of many keys: the index of the first that had no room."""
 
 
 class NoSpace(Error, OSError):

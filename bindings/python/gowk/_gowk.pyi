@@ -3,7 +3,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, final
+from typing import Any, Literal, Protocol, Self, TypeAlias, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ class _Several(Protocol):
     def __iter__(self) -> Iterator[_Key]: ...
     def __contains__(self, key: object, /) -> bool: ...
 
-_Path: TypeAlias = str | PathLike[str]
+_Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Times: TypeAlias = Iterable[datetime | float] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Key: TypeAlias = str | Buffer
 _Keys: TypeAlias = _Several | list[_Key] | set[_Key] | Iterator[_Key] | NDArray[Any] | _ArrowStream | _ArrowArray
@@ -242,7 +242,7 @@ class Writer:
     All changes belong to a transaction. This writer sees them at once, and nobody else before :meth:`commit`. As a
     context manager it commits and closes at the end of the block; an exception rolls back instead. If that commit
     fails, the writer stays open, so that the commit may be tried again. A writer that is dropped without :meth:`close`
-    rolls back.
+    rolls back, with a :class:`ResourceWarning` if there were changes.
 
     The kind of a filter is fixed when it is created; :attr:`Info.kind` shows it. A **set** stores a key unless it is
     found. A **counting** filter stores each copy, and :meth:`remove` takes one. A **forgetting** one keeps each key for some
@@ -593,6 +593,7 @@ class Store:
         threads: threads that share the work of a batch, at least 1.
         on_damage: see :class:`Reader`.
         verify: see :class:`Reader`.
+        clock_is_right: of a forgetting store: see :class:`Writer`.
 
     Raises:
         NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
@@ -619,10 +620,17 @@ class Store:
         threads: int = 1,
         on_damage: Literal["error", "present"] = "error",
         verify: Literal["first_touch", "eager", "never"] = "first_touch",
+        clock_is_right: bool = False,
     ) -> Self: ...
     @staticmethod
     def _unopened(
-        path: _Path, version: int, copies: _Path | None, threads: int, on_damage: str, verify: str
+        path: _Path,
+        version: int,
+        copies: _Path | None,
+        threads: int,
+        on_damage: str,
+        verify: str,
+        clock_is_right: bool,
     ) -> Store: ...
     @staticmethod
     def create(
@@ -815,6 +823,7 @@ class Store:
         >>> "a" in store, store.version
         (True, 2)
         """
+    @overload
     def insert_many(
         self,
         keys: _Keys,
@@ -822,17 +831,73 @@ class Store:
         token: _Token | None = None,
         operation: str = "insert",
         scratch: _Path | None = None,
+        return_commit: Literal[False] = False,
     ) -> NDArray[np.bool_]:
         """Stores all keys in one commit, as :meth:`Writer.insert_many` does; returns which are **new**: a NumPy array of bool,
         one a key, in their order.
 
         Of equal keys, only the first can be new. A null has False. A retry with the same token changes nothing, and
-        gets the first attempt's answers.
+        gets the first attempt's answers. Keys that other commits bring at the same time are judged again, so that one commit
+        calls each key new.
+
+        Args:
+            keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+            token: see :meth:`update`.
+            operation: a word for the log that says what the commit does.
+            scratch: see :meth:`update`.
+            return_commit: return a pair instead: the array, and the outcome of the commit, such as ``"already"``.
 
         Raises:
-            Conflict: another commit has brought one of the keys meanwhile, or has changed a shard that this one rewrites.
-                Nothing was committed.
+            Invalid: the application has committed a higher token than this.
+            Conflict: another commit has changed a shard that this one rewrites, and the keys come from an iterator, which
+                cannot be read again. Nothing was committed.
             Error: nothing was committed, except perhaps after :class:`Unknown`.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> for _ in range(2):
+        ...     new, commit = store.insert_many(["a", "b"], token=("crawl", 118), return_commit=True)
+        ...     print(new, commit.outcome)
+        [ True  True] new
+        [ True  True] already
+        """
+    @overload
+    def insert_many(
+        self,
+        keys: _Keys,
+        *,
+        token: _Token | None = None,
+        operation: str = "insert",
+        scratch: _Path | None = None,
+        return_commit: Literal[True],
+    ) -> tuple[NDArray[np.bool_], StoreCommit]:
+        """Stores all keys in one commit, as :meth:`Writer.insert_many` does; returns which are **new**: a NumPy array of bool,
+        one a key, in their order.
+
+        Of equal keys, only the first can be new. A null has False. A retry with the same token changes nothing, and
+        gets the first attempt's answers. Keys that other commits bring at the same time are judged again, so that one commit
+        calls each key new.
+
+        Args:
+            keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+            token: see :meth:`update`.
+            operation: a word for the log that says what the commit does.
+            scratch: see :meth:`update`.
+            return_commit: return a pair instead: the array, and the outcome of the commit, such as ``"already"``.
+
+        Raises:
+            Invalid: the application has committed a higher token than this.
+            Conflict: another commit has changed a shard that this one rewrites, and the keys come from an iterator, which
+                cannot be read again. Nothing was committed.
+            Error: nothing was committed, except perhaps after :class:`Unknown`.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> for _ in range(2):
+        ...     new, commit = store.insert_many(["a", "b"], token=("crawl", 118), return_commit=True)
+        ...     print(new, commit.outcome)
+        [ True  True] new
+        [ True  True] already
         """
     def commit(
         self,
@@ -851,8 +916,7 @@ class Store:
         Args:
             sealed: the files that :meth:`Update.seal` returned: runs, and at most one file for each shard.
             base: the version that the updates were made on; unless given, that of ``sealed``.
-            token: see :meth:`update`. If this token, or a later one of the application, was committed before, nothing
-                is changed.
+            token: see :meth:`update`. If this token was committed before, nothing is changed.
             operation: what it is, in a word, for the log.
             folds: also fold the shards for which that is due after the commit, in this process. See :meth:`compact`.
 
@@ -860,7 +924,8 @@ class Store:
             Conflict: since the base, another commit has brought one of the keys, or has changed a shard that this one
                 rewrites; the attribute ``version`` is that commit's version. Or a vacuum has given up updates with a base
                 as old as this.
-            Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard.
+            Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard; or the
+                application has committed a higher token than this.
             Unknown: whether the version is durable is unknown; commit again with the same token.
 
         >>> import gowk
@@ -1008,10 +1073,30 @@ class Update:
         Args:
             progress: called with the number of files sealed, and of all files to seal. If it raises, the call ends.
         """
-    def commit(self) -> StoreCommit:
+    def commit(self, *, rebase: bool = False) -> StoreCommit:
         """Ends the update: seals what was changed, and publishes a version with it.
 
         Errors are those of :meth:`Store.commit`. After an error the update is lost.
+
+        Args:
+            rebase: if other commits have brought some of the same keys since the base, judge these keys again instead of
+                raising :class:`Conflict`: they are not new after all. The outcome's ``rejudged`` counts them, and
+                :meth:`rejudged` names them. An update that rewrites shards or has removed keys may still be in conflict.
+        """
+    def rejudged(self, keys: _Keys) -> NDArray[np.bool_]:
+        """After ``commit(rebase=True)``: which of these keys had another commit brought, so that they were not new after all: a
+        NumPy array of bool, one a key, in their order.
+
+        >>> import gowk
+        >>> store = gowk.Store.create("crawl.store", shards=4)
+        >>> update = store.update()
+        >>> update.insert_many(["a", "b"])
+        array([ True,  True])
+        >>> new = store.insert_many(["b", "c"])      # another process, meanwhile
+        >>> update.commit(rebase=True).rejudged
+        1
+        >>> update.rejudged(["a", "b"])
+        array([False,  True])
         """
     def close(self) -> None:
         """Ends the update and gives up its changes. Closing again does nothing."""

@@ -474,13 +474,15 @@ class StoreCommit:
     """The outcome of a commit to a store that did not fail."""
 
     outcome: Literal["new", "already", "unchanged"]
-    """``new``: the commit made a version. ``already``: its token, or a later one of the application, had been committed
-    before. ``unchanged``: there was nothing to change."""
+    """``new``: the commit made a version. ``already``: its token had been committed before; nothing was stored.
+    ``unchanged``: there was nothing to change."""
     version: int | None
     """The number of the version that it made, or that the first commit with its token had made; None if there was nothing
     to change."""
     token: StoreToken | None
     """The token that had been committed before, if the outcome is ``"already"``."""
+    rejudged: int = 0
+    """Keys that were new when they were inserted, and that another commit has brought since; see :meth:`gowk.Update.commit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Metadata(MutableMapping[str, bytes]):
-    """Names and bytes that a filter carries, committed and rolled back with its keys."""
+    """Names and bytes that a filter carries, committed and rolled back with its keys. A ``str`` stands for its UTF-8."""
 
     __slots__ = ("_writer",)
 
@@ -20,7 +20,7 @@ class Metadata(MutableMapping[str, bytes]):
     def __getitem__(self, name: str) -> bytes:
         return self._writer._entries()[name]
 
-    def __setitem__(self, name: str, value: bytes) -> None:
+    def __setitem__(self, name: str, value: bytes | str) -> None:
         self._writer._set_entry(name, value)
 
     def __delitem__(self, name: str) -> None:

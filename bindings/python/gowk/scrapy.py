@@ -3,14 +3,14 @@
 In the project's settings::
 
     DUPEFILTER_CLASS = "gowk.scrapy.GowkDupeFilter"
-    GOWK_PATH = "seen.gowk"                  # unless given, requests.gowk in JOBDIR
+    GOWK_PATH = "%(name)s.gowk"              # %(name)s is the spider; unless given, requests.gowk in JOBDIR
     GOWK_CAPACITY = 10_000_000               # requests before the file doubles; a million unless given
     GOWK_FALSE_POSITIVE_RATE = 1e-9          # unless given, 2 slots a bucket: 1.5e-9, at five bytes a request
     GOWK_COMMIT_EVERY = 1000                 # requests; they are written out at once, and synced by commits
     GOWK_FORGET_AFTER = timedelta(days=7)    # or seconds: pages are crawled again; unless given, never
 
-A wrong "seen" loses a page, which is why the rate is so low. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as
-long as the crawl. With ``GOWK_PATH`` alone the next crawl visits the start requests, and otherwise only pages that no
+A wrong "seen" loses a page, which is why the rate is so low. Each spider has a filter of its own: two on one path in a
+process are an error. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as long as the crawl, with a warning. With ``GOWK_PATH`` alone the next crawl visits the start requests, and otherwise only pages that no
 crawl has visited; with ``GOWK_FORGET_AFTER``, also those that were first requested longer ago than that. The file
 fixes the time when it is created, and forgets a request at most a 14th of it later. Its lowest rate is 3e-8.
 
@@ -29,6 +29,7 @@ being queued at the kill may be downloaded twice.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
 import sqlite3
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
 
 __all__ = ["GowkDupeFilter", "Scheduler"]
 
+_logger = logging.getLogger(__name__)
+_SETTINGS = {"GOWK_PATH", "GOWK_CAPACITY", "GOWK_FALSE_POSITIVE_RATE", "GOWK_COMMIT_EVERY", "GOWK_FORGET_AFTER"}
+#: The filters that spiders of this process have open.
+_open: set[Path] = set()
+
 
 class GowkDupeFilter(RFPDupeFilter):
     """Scrapy's request fingerprints, in a gowk filter.
@@ -73,9 +79,16 @@ class GowkDupeFilter(RFPDupeFilter):
         forget_after: timedelta | float | None = None,
     ) -> None:
         super().__init__(None, debug, fingerprinter=fingerprinter)
+        if not path:
+            _logger.warning("gowk: without GOWK_PATH and JOBDIR, the requests seen are forgotten when the crawl ends")
         self._folder = None if path else tempfile.TemporaryDirectory(prefix="gowk-")
         self._path = Path(path or Path(self._folder.name if self._folder else "", "requests.gowk"))
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        # Waiting for another spider of this process would stop its reactor, and so that spider.
+        if self._path.resolve() in _open:
+            raise ValueError(
+                f"{self._path}: another spider of this process uses this filter; give each its own: GOWK_PATH = '%(name)s.gowk'"
+            )
         self._commit_every = commit_every
         width: dict[str, Any] = {"slots_per_bucket": 2}
         if false_positive_rate is not None:
@@ -83,6 +96,7 @@ class GowkDupeFilter(RFPDupeFilter):
         # A crawl begins long after the one before. If the clock is wrong, pages are crawled again, and none is lost.
         options: dict[str, Any] = {"forget_after": forget_after, "clock_is_right": True, **width}
         self._writer = Writer(self._path, capacity=capacity, wait=10, **options)
+        _open.add(self._path.resolve())
         self._log = os.open(f"{self._path}-requests", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._unwritten = b""
         self._uncommitted = 0
@@ -96,7 +110,12 @@ class GowkDupeFilter(RFPDupeFilter):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         settings = crawler.settings
+        unknown = [name for name in settings if name.startswith("GOWK_") and name not in _SETTINGS]
+        if unknown:
+            raise ValueError(f"{unknown[0]}: no such setting; there are {', '.join(sorted(_SETTINGS))}")
         path = settings.get("GOWK_PATH")
+        if path:
+            path = str(path).replace("%(name)s", crawler.spidercls.name)
         if not path and settings.get("JOBDIR"):
             path = str(Path(settings["JOBDIR"], "requests.gowk"))
         rate = settings.get("GOWK_FALSE_POSITIVE_RATE")
@@ -142,6 +161,7 @@ class GowkDupeFilter(RFPDupeFilter):
         self._unwritten = b""
         self._commit()
         self._writer.close()
+        _open.discard(self._path.resolve())
         os.close(self._log)
         os.unlink(f"{self._path}-requests")
         if self._folder:

@@ -14,12 +14,13 @@ pub(crate) struct Asked {
     pub(crate) threads: usize,
     pub(crate) on_damage: String,
     pub(crate) verify: String,
+    pub(crate) clock_is_right: bool,
 }
 
 impl Asked {
     pub(crate) fn options(&self) -> PyResult<gowk::Options> {
         let options = options::common(gowk::Options::new(), self.threads, 0.0, &self.verify)?;
-        Ok(options.on_damage(options::on_damage(&self.on_damage)?))
+        Ok(options.on_damage(options::on_damage(&self.on_damage)?).clock_is_right(self.clock_is_right))
     }
 
     /// Opens the store at a version, or at the newest.

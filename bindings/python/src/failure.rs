@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use gowk_ingest::{InputProblem, JobProblem, OutputProblem};
 use gowk::{Error, ErrorKind, Kind, store};
+use gowk_ingest::{InputProblem, JobProblem, OutputProblem};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -24,6 +24,12 @@ pub(crate) fn done<T, E: Into<store::Error>>(py: Python<'_>, outcome: Result<T, 
         Ok(done) => Ok(done),
         Err(error) => Err(raised(py, &error.into())),
     }
+}
+
+/// Whether an exception is `gowk.Conflict`.
+pub(crate) fn is_conflict(py: Python<'_>, error: &PyErr) -> bool {
+    let class = py.import("gowk._errors").and_then(|errors| errors.getattr("Conflict"));
+    class.is_ok_and(|class| error.is_instance(py, &class))
 }
 
 /// The exception for an error of a filter or of a store.

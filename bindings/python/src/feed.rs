@@ -4,7 +4,7 @@
 //! | keys | how they are read |
 //! |---|---|
 //! | Arrow arrays and streams | as slices of their own buffers |
-//! | NumPy arrays of dtype `S` and `U` | chunks of them are copied, as others may write to them meanwhile |
+//! | NumPy arrays of dtype `S`, `U` and `V` | chunks of them are copied, as others may write to them meanwhile |
 //! | lists, tuples, object arrays, any other iterable | each key's bytes are copied, with the GIL |
 
 use arrow_array::cast::AsArray;
@@ -94,7 +94,7 @@ impl<O: Operation> Feeder<O> {
     fn all(&mut self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = keys.py();
         if keys.is_exact_instance_of::<PyList>() || keys.is_exact_instance_of::<PyTuple>() {
-            return self.objects(keys);
+            return self.objects(keys, false);
         }
         let single = keys.is_instance_of::<PyString>()
             || keys.is_instance_of::<PyBytes>()
@@ -125,11 +125,11 @@ impl<O: Operation> Feeder<O> {
         if is_of_bytes(keys) {
             return Err(one_key(keys));
         }
-        self.objects(keys)
+        self.objects(keys, false)
     }
 
-    /// Keys that are Python objects.
-    fn objects(&mut self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// Keys that are Python objects. In an array of NumPy, `None` is a null.
+    fn objects(&mut self, keys: &Bound<'_, PyAny>, has_nulls: bool) -> PyResult<()> {
         let py = keys.py();
         let most = self.operation.rows();
         let mut flat = Flat::default();
@@ -139,6 +139,10 @@ impl<O: Operation> Feeder<O> {
             calling.pause(py);
             let failed = match &key {
                 Err(error) => Some(error.clone_ref(py)),
+                Ok(key) if has_nulls && key.is_none() => {
+                    flat.push_null();
+                    None
+                }
                 Ok(key) => match bytes_of(key) {
                     Ok(bytes) => {
                         flat.push(&bytes);
@@ -204,14 +208,21 @@ impl<O: Operation> Feeder<O> {
         let kind: String = kind.extract()?;
         let is_plain = keys.get_type().is(&py.import("numpy")?.getattr("ndarray")?);
         let Some(order @ ('|' | '<' | '>')) = kind.chars().next().filter(|_| is_plain) else {
-            return self.objects(keys);
+            return self.objects(keys, false);
         };
-        let (text, width) = match kind.split_at(2) {
-            (_, width) if &kind[1..2] == "S" => (false, width.parse::<usize>()),
-            (_, width) if &kind[1..2] == "U" => (true, width.parse::<usize>().map(|width| 4 * width)),
-            _ => return self.objects(keys),
+        let (kind, width) = (kind.get(1..2).unwrap_or_default(), kind.get(2..).unwrap_or_default());
+        let width = width.parse::<usize>().unwrap_or_default();
+        let (text, width) = match kind {
+            "S" => (false, width),
+            "U" => (true, 4 * width),
+            // Bytes of one length, as of digests. Records with fields are no keys.
+            "V" if keys.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "names"))?.is_none() => {
+                (false, width)
+            }
+            _ => return self.objects(keys, kind == "O"),
         };
-        let Ok(width) = width else { return self.objects(keys) };
+        let is_padded = kind == "S";
+        let mut is_warned = !is_padded;
         let most = self.operation.rows().min(BYTES / width.max(1)).max(1);
         let all = keys.len()?;
         for start in (0..all).step_by(most) {
@@ -223,7 +234,11 @@ impl<O: Operation> Feeder<O> {
             if text {
                 self.utf32(py, bytes, width, rows, order == '>')?;
             } else {
-                self.take(py, &Rows::Padded { bytes, width, rows })?;
+                if !is_warned && bytes.chunks_exact(width.max(1)).any(is_cut_digest) {
+                    is_warned = true;
+                    warn_of_cut(py, width)?;
+                }
+                self.take(py, &Rows::Fixed { bytes, width, rows, is_padded })?;
             }
         }
         Ok(())
@@ -339,6 +354,24 @@ impl<O: Operation> Feeder<O> {
         }
         Ok(error)
     }
+}
+
+/// Whether NumPy has taken zero bytes from the end of a key that looks like a digest: bytes that are no text, and nearly
+/// all of the width.
+fn is_cut_digest(key: &[u8]) -> bool {
+    let zeros = key.iter().rev().take_while(|byte| **byte == 0).count();
+    let rest = key.get(..key.len() - zeros).unwrap_or_default();
+    (1..=3).contains(&zeros) && rest.len() >= 8 && str::from_utf8(rest).is_err()
+}
+
+#[cold]
+fn warn_of_cut(py: Python<'_>, width: usize) -> PyResult<()> {
+    let message = format!(
+        "keys is an array of dtype S{width}, of which NumPy drops zero bytes at the end of keys, and some keys look like \
+         digests that lost some; give a list of bytes, or an array of dtype V{width}"
+    );
+    let message = std::ffi::CString::new(message).unwrap_or_default();
+    PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyUserWarning>(), &message, 2)
 }
 
 #[cold]

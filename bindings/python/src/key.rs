@@ -1,6 +1,9 @@
 //! One key: the bytes of a Python object.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
@@ -89,6 +92,15 @@ impl NoKey {
                 error
             }
         }
+    }
+}
+
+/// A path: `str`, `bytes` or an object of either, as `open` takes them.
+pub(crate) fn fs_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let named = path.py().import("os")?.call_method1("fspath", (path,))?;
+    match named.cast::<PyBytes>() {
+        Ok(bytes) => Ok(OsStr::from_bytes(bytes.as_bytes()).into()),
+        Err(_) => named.extract(),
     }
 }
 

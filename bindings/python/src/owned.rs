@@ -4,6 +4,7 @@
 //! for the object releases the GIL first. So no thread waits for one while it holds the other.
 
 use std::cell::Cell;
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -11,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gowk::store;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyResourceWarning, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::failure;
@@ -187,6 +188,26 @@ impl<T: Send> Owned<T> {
         self.check()?;
         feed(keys, Batches { owned: self, changes: false, take, answer: std::marker::PhantomData })
     }
+}
+
+impl<T> Owned<T> {
+    /// The object, for the destructor of its class; `None` if it is closed, or belongs to another process.
+    pub(crate) fn left(&mut self) -> Option<T> {
+        if self.process != std::process::id() {
+            return None;
+        }
+        self.thing.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Warns that an object was dropped with changes, which are lost.
+pub(crate) fn warn_of_lost(what: &str) {
+    Python::try_attach(|py| {
+        let category = py.get_type::<PyResourceWarning>();
+        let warned = CString::new(what).map_or(Ok(()), |what| PyErr::warn(py, &category, &what, 1));
+        // A destructor cannot raise: Python prints it.
+        warned.unwrap_or_else(|error| error.write_unraisable(py, None));
+    });
 }
 
 impl<T> Drop for Owned<T> {

@@ -11,9 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::feed::feed;
-use crate::key::with_key;
+use crate::key::{fs_path, with_key};
 use crate::options::several;
 use crate::progress::with_progress;
+use crate::store::check_filter;
 use crate::{array_of, failure, info};
 use lookups::{Contains, Counts};
 pub(crate) use opened::ShardOf;
@@ -70,7 +71,7 @@ impl Reader {
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = fs_path)] path: PathBuf,
         threads: usize,
         in_memory: bool,
         sealed: bool,
@@ -78,6 +79,7 @@ impl Reader {
         verify: &str,
         wait: f64,
     ) -> PyResult<Self> {
+        check_filter(&path)?;
         let reader = Self::unopened(path, threads, in_memory, sealed, on_damage, verify, wait, None)?;
         reader.reader(py)?;
         Ok(reader)
@@ -88,7 +90,7 @@ impl Reader {
     #[pyo3(name = "_unopened")]
     #[expect(clippy::too_many_arguments, reason = "they are what a reader is pickled as")]
     fn unopened(
-        path: PathBuf,
+        #[pyo3(from_py_with = fs_path)] path: PathBuf,
         threads: usize,
         in_memory: bool,
         sealed: bool,
@@ -261,7 +263,7 @@ impl Reader {
     fn copy_to(
         &self,
         py: Python<'_>,
-        destination: PathBuf,
+        #[pyo3(from_py_with = fs_path)] destination: PathBuf,
         progress: Option<Py<PyAny>>,
         over: bool,
     ) -> PyResult<()> {
@@ -322,7 +324,7 @@ impl Reader {
 pub(crate) fn join(
     py: Python<'_>,
     shards: &Bound<'_, PyAny>,
-    destination: PathBuf,
+    #[pyo3(from_py_with = fs_path)] destination: PathBuf,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
     let shards = several("shards", shards, |shard| shard.cast::<Reader>()?.get().reader(py).cloned())?;

@@ -10,12 +10,20 @@ use arrow_schema::DataType;
 #[derive(Default)]
 pub(crate) struct Flat {
     bytes: Vec<u8>,
+    /// Where each row ends. A null has none of the bytes.
     ends: Vec<usize>,
+    /// The rows that are null, ascending.
+    nulls: Vec<u32>,
 }
 
 impl Flat {
     pub(crate) fn push(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn push_null(&mut self) {
+        self.nulls.push(self.ends.len() as u32);
         self.ends.push(self.bytes.len());
     }
 
@@ -30,17 +38,19 @@ impl Flat {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.nulls.clear();
     }
 }
 
 /// Some rows of keys.
 pub(crate) enum Rows<'a> {
     Flat(&'a Flat),
-    /// Keys of equal width, which NumPy fills up with NULs.
-    Padded {
+    /// Keys of equal width, which NumPy may fill up with NULs.
+    Fixed {
         bytes: &'a [u8],
         width: usize,
         rows: usize,
+        is_padded: bool,
     },
     /// An array of a type that `is_of_keys` accepts.
     Arrow(ArrayRef),
@@ -50,7 +60,7 @@ impl Rows<'_> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Flat(flat) => flat.len(),
-            Self::Padded { rows, .. } => *rows,
+            Self::Fixed { rows, .. } => *rows,
             Self::Arrow(array) => array.len(),
         }
     }
@@ -58,17 +68,25 @@ impl Rows<'_> {
     /// The keys; if some rows are null, also the row of each key.
     pub(crate) fn keys(&self) -> (Vec<&[u8]>, Option<Vec<u32>>) {
         match self {
-            Self::Flat(Flat { bytes, ends }) => {
+            Self::Flat(Flat { bytes, ends, nulls }) => {
                 let mut start = 0;
                 let keys = ends.iter().map(|&end| {
                     let key = &bytes[start..end];
                     start = end;
                     key
                 });
-                (keys.collect(), None)
+                if nulls.is_empty() {
+                    return (keys.collect(), None);
+                }
+                let present = (0..).zip(keys).filter(|(row, _)| nulls.binary_search(row).is_err());
+                let (rows, keys) = present.unzip();
+                (keys, Some(rows))
             }
-            Self::Padded { width: 0, rows, .. } => (vec![&[]; *rows], None),
-            Self::Padded { bytes, width, .. } => (bytes.chunks_exact(*width).map(unpadded).collect(), None),
+            Self::Fixed { width: 0, rows, .. } => (vec![&[]; *rows], None),
+            Self::Fixed { bytes, width, is_padded: true, .. } => {
+                (bytes.chunks_exact(*width).map(unpadded).collect(), None)
+            }
+            Self::Fixed { bytes, width, .. } => (bytes.chunks_exact(*width).collect(), None),
             Self::Arrow(array) => keys_of(array),
         }
     }

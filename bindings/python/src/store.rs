@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::asked::Asked;
-use crate::key::with_key;
+use crate::key::{fs_path, with_key};
 use crate::options::{Creation, Forgetting, Span};
 use crate::progress::{with_progress, with_progress_of_threads};
 use crate::reader::Reader;
@@ -28,6 +28,7 @@ use crate::{array_of, failure, info, options};
 use changes::Marked;
 pub(crate) use described::place;
 pub(crate) use distinct::Distinct;
+pub(crate) use opened::check_filter;
 use opened::{Base, Opened, placed};
 pub(crate) use sealed::Sealed;
 pub(crate) use update::Update;
@@ -58,6 +59,7 @@ pub(crate) use update::Update;
 ///     threads: threads that share the work of a batch, at least 1.
 ///     on_damage: see :class:`Reader`.
 ///     verify: see :class:`Reader`.
+///     clock_is_right: of a forgetting store: see :class:`Writer`.
 ///
 /// Raises:
 ///     NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
@@ -87,20 +89,22 @@ pub(crate) struct Store {
 #[pymethods]
 impl Store {
     #[new]
-    #[pyo3(signature = (path, *, version=None, copies=None, threads=1, on_damage="error", verify="first_touch"))]
+    #[pyo3(signature = (path, *, version=None, copies=None, threads=1, on_damage="error", verify="first_touch", clock_is_right=false))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = fs_path)] path: PathBuf,
         version: Option<u64>,
         copies: Option<PathBuf>,
         threads: usize,
         on_damage: &str,
         verify: &str,
+        clock_is_right: bool,
     ) -> PyResult<Self> {
         let path = placed(path)?;
         let copies = copies.map(std::path::absolute).transpose()?;
         let (on_damage, verify) = (on_damage.to_owned(), verify.to_owned());
-        let asked = Asked { copies, threads, on_damage, verify };
+        let asked = Asked { copies, threads, on_damage, verify, clock_is_right };
         let reader = asked.read(py, &path, version)?;
         Ok(Self::of(path, asked, reader))
     }
@@ -109,14 +113,15 @@ impl Store {
     #[staticmethod]
     #[pyo3(name = "_unopened")]
     fn unopened(
-        path: PathBuf,
+        #[pyo3(from_py_with = fs_path)] path: PathBuf,
         version: u64,
         copies: Option<PathBuf>,
         threads: usize,
         on_damage: String,
         verify: String,
+        clock_is_right: bool,
     ) -> Self {
-        let asked = Asked { copies, threads, on_damage, verify };
+        let asked = Asked { copies, threads, on_damage, verify, clock_is_right };
         Self { path, asked, version, opened: ArcSwapOption::empty() }
     }
 
@@ -279,9 +284,10 @@ impl Store {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let own = slf.get();
-        let Asked { copies, threads, on_damage, verify } = &own.asked;
+        let Asked { copies, threads, on_damage, verify, clock_is_right } = &own.asked;
         let copies = copies.as_ref().map(|folder| folder.as_os_str());
-        let arguments = (own.path.as_os_str(), own.number(), copies, *threads, on_damage, verify);
+        let arguments =
+            (own.path.as_os_str(), own.number(), copies, *threads, on_damage, verify, *clock_is_right);
         (slf.get_type().getattr("_unopened")?, arguments.into_pyobject(py)?).into_pyobject(py)
     }
 
@@ -324,7 +330,7 @@ impl Store {
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn create(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = fs_path)] path: PathBuf,
         shards: u32,
         counting: bool,
         forget_after: Option<Span>,
@@ -432,23 +438,50 @@ impl Store {
     /// one a key, in their order.
     ///
     /// Of equal keys, only the first can be new. A null has False. A retry with the same token changes nothing, and
-    /// gets the first attempt's answers.
+    /// gets the first attempt's answers. Keys that other commits bring at the same time are judged again, so that one commit
+    /// calls each key new.
+    ///
+    /// Args:
+    ///     keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
+    ///     token: see :meth:`update`.
+    ///     operation: a word for the log that says what the commit does.
+    ///     scratch: see :meth:`update`.
+    ///     return_commit: return a pair instead: the array, and the outcome of the commit, such as ``"already"``.
     ///
     /// Raises:
-    ///     Conflict: another commit has brought one of the keys meanwhile, or has changed a shard that this one rewrites.
-    ///         Nothing was committed.
+    ///     Invalid: the application has committed a higher token than this.
+    ///     Conflict: another commit has changed a shard that this one rewrites, and the keys come from an iterator, which
+    ///         cannot be read again. Nothing was committed.
     ///     Error: nothing was committed, except perhaps after :class:`Unknown`.
-    #[pyo3(signature = (keys, *, token=None, operation="insert", scratch=None))]
+    ///
+    /// >>> import gowk
+    /// >>> store = gowk.Store.create("crawl.store", shards=4)
+    /// >>> for _ in range(2):
+    /// ...     new, commit = store.insert_many(["a", "b"], token=("crawl", 118), return_commit=True)
+    /// ...     print(new, commit.outcome)
+    /// [ True  True] new
+    /// [ True  True] already
+    #[pyo3(signature = (keys, *, token=None, operation="insert", scratch=None, return_commit=false))]
     fn insert_many<'py>(
         slf: Bound<'py, Self>,
         keys: &Bound<'py, PyAny>,
         token: Option<Marked>,
         operation: &str,
         scratch: Option<PathBuf>,
+        return_commit: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let update = Self::begun(slf, None, token, operation, scratch, false, "nothing was committed")?;
-        Ok(array_of(py, update.inserted_and_committed(keys)?))
+        loop {
+            let (own, token, scratch) = (slf.clone(), token.clone(), scratch.clone());
+            let update = Self::begun(own, None, token, operation, scratch, false, "nothing was committed")?;
+            let (new, commit) = match update.inserted_and_committed(keys) {
+                // Another commit has changed a shard that this one rewrites.
+                Err(error) if failure::is_conflict(py, &error) && can_be_read_again(keys)? => continue,
+                outcome => outcome?,
+            };
+            let new = array_of(py, new);
+            return if return_commit { (new, commit).into_bound_py_any(py) } else { Ok(new) };
+        }
     }
 
     /// Publishes a version with sealed files, which other processes may have made: all or nothing.
@@ -459,8 +492,7 @@ impl Store {
     /// Args:
     ///     sealed: the files that :meth:`Update.seal` returned: runs, and at most one file for each shard.
     ///     base: the version that the updates were made on; unless given, that of ``sealed``.
-    ///     token: see :meth:`update`. If this token, or a later one of the application, was committed before, nothing
-    ///         is changed.
+    ///     token: see :meth:`update`. If this token was committed before, nothing is changed.
     ///     operation: what it is, in a word, for the log.
     ///     folds: also fold the shards for which that is due after the commit, in this process. See :meth:`compact`.
     ///
@@ -468,7 +500,8 @@ impl Store {
     ///     Conflict: since the base, another commit has brought one of the keys, or has changed a shard that this one
     ///         rewrites; the attribute ``version`` is that commit's version. Or a vacuum has given up updates with a base
     ///         as old as this.
-    ///     Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard.
+    ///     Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard; or the
+    ///         application has committed a higher token than this.
     ///     Unknown: whether the version is durable is unknown; commit again with the same token.
     ///
     /// >>> import gowk
@@ -638,11 +671,22 @@ impl Store {
     ///     destination: the file.
     ///     progress: called with the number of regions written, and of all regions. If it raises, the call ends.
     #[pyo3(signature = (destination, progress=None))]
-    fn join_to(&self, py: Python<'_>, destination: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<()> {
+    fn join_to(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = fs_path)] destination: PathBuf,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<()> {
         let opened = self.opened(py)?;
         let outcome = with_progress(py, progress, |tell| opened.reader.join_to(&destination, tell))?;
         failure::done(py, outcome)
     }
+}
+
+/// Whether these keys are not read up by reading them.
+fn can_be_read_again(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
+    // Iterators, and readers of Arrow.
+    Ok(!keys.hasattr("__next__")? && !keys.hasattr("read_next_batch")?)
 }
 
 /// Refuses the number of a shard that there is not.

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::key::{bytes_of, with_key};
+use crate::key::{bytes_of, fs_path, with_key};
 use crate::options::{Creation, Forgetting, Span};
 use crate::owned::{Owned, insert, insert_silently, remove};
 use crate::process::Calling;
@@ -23,7 +23,7 @@ use crate::{array_of, failure, info, options, times};
 /// All changes belong to a transaction. This writer sees them at once, and nobody else before :meth:`commit`. As a
 /// context manager it commits and closes at the end of the block; an exception rolls back instead. If that commit
 /// fails, the writer stays open, so that the commit may be tried again. A writer that is dropped without :meth:`close`
-/// rolls back.
+/// rolls back, with a :class:`ResourceWarning` if there were changes.
 ///
 /// The kind of a filter is fixed when it is created; :attr:`Info.kind` shows it. A **set** stores a key unless it is
 /// found. A **counting** filter stores each copy, and :meth:`remove` takes one. A **forgetting** one keeps each key for some
@@ -92,7 +92,7 @@ impl Writer {
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        #[pyo3(from_py_with = fs_path)] path: PathBuf,
         mode: &str,
         counting: bool,
         forget_after: Option<Span>,
@@ -214,7 +214,12 @@ impl Writer {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let threads = if self.threads == 1 { String::new() } else { format!(", threads={}", self.threads) };
-        Ok(format!("gowk.Writer({}{threads})", self.path.as_os_str().into_pyobject(py)?.repr()?))
+        let path = self.path.as_os_str().into_pyobject(py)?.repr()?.to_string();
+        // In a child of a fork it is as good as closed.
+        if self.owned.is_closed(py).unwrap_or(true) {
+            return Ok(format!("<closed gowk.Writer({path})>"));
+        }
+        Ok(format!("gowk.Writer({path}{threads})"))
     }
 
     /// Whether the key is present, with the changes of the open transaction; see :meth:`Reader.__contains__`.
@@ -511,9 +516,6 @@ impl Writer {
 
     #[pyo3(name = "_set_entry")]
     fn set_entry(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        if value.is_instance_of::<pyo3::types::PyString>() {
-            return Err(PyTypeError::new_err("the value is str, but metadata holds bytes; encode it"));
-        }
         let value = bytes_of(value).map_err(|no_key| no_key.raised(py, "the value"))?.into_owned();
         self.owned.quickly(py, |writer| -> gowk::Result<()> {
             writer.metadata_mut()?.set(name, value);

@@ -93,7 +93,7 @@ class Source(gowk.spark.Source):
         return Writer(plain.plan, plain.change, plain.token, plain.column, plain.rewriting)
 
 
-def folding(store: gowk.spark.Store, plan: _tasks.Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def folding(store: gowk.spark.SparkStore, plan: _tasks.Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """In the place of ``Store._folding``."""
 
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -43,7 +43,7 @@ def session(cores: str) -> SparkSession:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     gowk.spark._store.Source = faults.Source  # type: ignore[misc]
-    gowk.spark.Store._folding = faults.folding  # type: ignore[method-assign]
+    gowk.spark.SparkStore._folding = faults.folding  # type: ignore[method-assign]
     return spark
 
 
@@ -54,7 +54,7 @@ def write(folder: Path, new: DataFrame, batch: int) -> None:
 
 
 def batches(spark: SparkSession, folder: Path) -> None:
-    store = gowk.spark.Store(store_in(folder))
+    store = gowk.spark.SparkStore(store_in(folder))
     # The last batch in the store is repeated: the process that committed it may have died before its end.
     done = gowk.Store(store.path).tokens.get("nightly")
     first = 0 if done is None else done.number
@@ -65,7 +65,7 @@ def batches(spark: SparkSession, folder: Path) -> None:
 
 
 def stream(spark: SparkSession, folder: Path) -> None:
-    store = gowk.spark.Store(store_in(folder))
+    store = gowk.spark.SparkStore(store_in(folder))
     lines = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
     each = store.each_batch("nightly", lambda new, batch: write(folder, new, batch), column="value")
     query = lines.writeStream.option("checkpointLocation", str(folder / "checkpoint")).foreachBatch(each)

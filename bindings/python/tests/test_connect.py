@@ -39,7 +39,7 @@ def create(folder: Path) -> Any:
     import gowk.spark
 
     gowk.Store.create(folder / "store", shards=4, capacity=100_000, false_positive_rate=1e-6)
-    return gowk.spark.Store(folder / "store")
+    return gowk.spark.SparkStore(folder / "store")
 
 
 def test_batches_are_told_apart_and_committed_once(session: Any, folder: Path) -> None:

@@ -175,3 +175,26 @@ def test_scrapys_own_tests(folder: Path) -> None:
     failed = {name for name, outcome in outcomes.items() if outcome != "PASSED"}
     assert len(outcomes) >= 10, done.stdout + done.stderr
     assert failed == OTHERWISE & set(outcomes), done.stdout
+
+
+def test_two_spiders_of_a_process_have_two_filters(folder: Path) -> None:
+    def opened(name: str, path: str) -> GowkDupeFilter:
+        spider = type("Spider", (scrapy.Spider,), {"name": name})
+        return GowkDupeFilter.from_crawler(get_crawler(spider, {"GOWK_PATH": path}))
+
+    one = opened("one", "seen.gowk")
+    with pytest.raises(ValueError, match=r"seen.gowk: another spider of this process.*%\(name\)s"):
+        opened("two", "seen.gowk")
+    one.close("finished")
+    filters = [opened(name, "%(name)s.gowk") for name in ("one", "two")]
+    assert all(not filter.request_seen(Request("https://example.org/")) for filter in filters)
+    for filter in filters:
+        filter.close("finished")
+    assert Path("one.gowk").exists() and Path("two.gowk").exists()
+
+
+def test_a_setting_that_is_guessed_wrong_is_refused_and_a_filter_that_is_not_kept_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match="GOWK_FILTER: no such setting; there are .*GOWK_PATH"):
+        GowkDupeFilter.from_crawler(get_crawler(scrapy.Spider, {"GOWK_FILTER": "seen.gowk"}))
+    GowkDupeFilter.from_crawler(get_crawler(scrapy.Spider, {})).close("finished")
+    assert "without GOWK_PATH and JOBDIR" in caplog.text

@@ -8,9 +8,13 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
+import subprocess
+import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +226,9 @@ def test_metadata_is_a_mutable_mapping() -> None:
             del metadata["c"]
         with pytest.raises(KeyError):
             metadata["c"]
-        with pytest.raises(TypeError, match="is str, but metadata holds bytes"):
-            metadata["d"] = "4"  # type: ignore[assignment]
+        writer.metadata["text"] = "\u00e9"
+        assert writer.metadata["text"] == "\u00e9".encode()
+        del writer.metadata["text"]
         with pytest.raises(TypeError):
             metadata[3] = b"4"  # type: ignore[index]
         writer.commit()
@@ -422,3 +427,60 @@ def test_single_lookups_follow_a_filter_that_takes_the_name() -> None:
         while not is_there():
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def test_a_path_may_be_bytes() -> None:
+    with gowk.Writer(b"f", capacity=100) as writer:
+        writer.add("a")
+    assert "a" in gowk.Reader(b"f") and writer.path == Path("f").absolute()
+    store = gowk.Store.create(b"s", shards=1)
+    assert store.path == Path("s").absolute()
+
+
+def test_a_writer_that_is_dropped_with_changes_warns() -> None:
+    writer = gowk.Writer("f", capacity=100)
+    writer.add("a")
+    with pytest.warns(ResourceWarning, match="f: dropped with uncommitted changes"):
+        del writer
+        gc.collect()
+    store = gowk.Store.create("s", shards=1)
+    update = store.update()
+    update.update(["a"])
+    with pytest.warns(ResourceWarning, match="s: an Update was dropped with uncommitted changes"):
+        del update
+        gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        writer, update = gowk.Writer("f", capacity=100), store.update()
+        writer.add("a")
+        writer.commit()
+        del writer, update
+        gc.collect()
+
+
+def test_the_repr_of_a_writer_says_that_it_is_closed() -> None:
+    writer = gowk.Writer("f", capacity=100)
+    assert repr(writer) == f"gowk.Writer({str(writer.path)!r})"
+    writer.commit()
+    writer.close()
+    assert repr(writer) == f"<closed gowk.Writer({str(writer.path)!r})>"
+
+
+def test_an_address_is_no_filter() -> None:
+    for open_it in (gowk.Reader, gowk.Writer):
+        with pytest.raises(ValueError, match="s3://b/p: the address of a store.*gowk.Store"):
+            open_it("s3://b/p")
+
+
+def test_a_sub_interpreter_is_refused_and_does_not_hang() -> None:
+    code = r"""if True:
+        try:
+            import _interpreters as interpreters
+            create, run = (lambda: interpreters.create("legacy")), interpreters.exec
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+            create, run = (lambda: interpreters.create(isolated=False)), interpreters.run_string
+        run(create(), 'try:\n    import gowk\nexcept ImportError as error:\n    print(error)\n')
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0 and "does not run in a sub-interpreter" in ended.stdout, ended

@@ -1,6 +1,6 @@
 """A store on Spark: finds the rows whose key no earlier batch had, and makes a version of the store for each batch.
 
->>> store = gowk.spark.Store("/data/crawl.store")                     # doctest: +SKIP
+>>> store = gowk.spark.SparkStore("/data/crawl.store")                     # doctest: +SKIP
 >>> new = store.unseen(df, "url", application="crawl", batch=118)     # rows whose key is new; of equal keys one row
 >>> new.write.mode("overwrite").parquet("/data/new/batch=118")        # an idempotent sink, first
 >>> store.insert(df, "url", application="crawl", batch=118)           # then the keys: one version, exactly once
@@ -17,7 +17,7 @@ Invariants:
    So a repeated task, stage or batch finds the same keys new.
 2. A task writes only files that no version names. One commit on the driver publishes them, and it carries the
    token, so that a repeated batch changes nothing.
-3. Nothing here deletes a file of the store. :meth:`gowk.Store.vacuum` removes the files of tasks that died or whose
+3. Nothing but ``vacuum`` deletes a file of the store. It removes the files of tasks that died or whose
    result was not used.
 
 ``bindings/python/docs/spark.md`` says how to size a store and a cluster, and what to expect of retries.
@@ -35,6 +35,6 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (4, 1):
     raise ImportError(f"gowk.spark needs pyspark 4.1 or later, and this is {pyspark.__version__}: pip install 'gowk[spark]'")
 
 from ._source import Source
-from ._store import Store
+from ._store import SparkStore
 
-__all__ = ["Source", "Store"]
+__all__ = ["SparkStore", "Source"]

@@ -88,7 +88,7 @@ class Writer(DataSourceArrowWriter):
         with self.plan.named():
             sealed = [Sealed.from_json(piece) for piece in pieces]
             store = Files(self.plan.path)
-            # Tasks fold: see `Store.compact`.
+            # Tasks fold: see `SparkStore.compact`.
             store.commit(sealed, base=self.plan.version, token=self.token, operation=self.change, folds=False)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -98,9 +98,9 @@ class Writer(DataSourceArrowWriter):
 class Source(DataSource):
     """The data source ``gowk``: each task writes the keys of one shard, and the driver publishes a version.
 
-    :meth:`Store.insert` and :meth:`Store.remove` use it. To write to it directly, register it
-    (``spark.dataSource.register(gowk.spark.Source)``), divide the rows by :meth:`Store.by_shard`, save them by
-    ``df.write.format("gowk").mode("append").options(...).save("/data/crawl.store")``, and then call :meth:`Store.compact`.
+    :meth:`SparkStore.insert` and :meth:`SparkStore.remove` use it. To write to it directly, register it
+    (``spark.dataSource.register(gowk.spark.Source)``), divide the rows by :meth:`SparkStore.by_shard`, save them by
+    ``df.write.format("gowk").mode("append").options(...).save("/data/crawl.store")``, and then call :meth:`SparkStore.compact`.
 
     ============== =========================================================================================================
     ``path``       the store's folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import BinaryType, BooleanType, DataType, IntegerType, StringType
 
-from .. import CompactReport, Error, Sealed, StoreCommit
+from .. import CompactReport, Error, Invalid, Sealed, StoreCommit, VacuumReport
 from .. import Store as Files
 from .._disk import log
 from . import _tasks
@@ -28,7 +29,7 @@ from ._tasks import Array, Plan
 _registered: WeakSet[SparkSession] = WeakSet()
 
 
-class Store:
+class SparkStore:
     """A store of gowk, for a Spark driver.
 
     The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. It lies in a bucket, or its folder is on a
@@ -66,7 +67,7 @@ class Store:
         self._bases: dict[tuple[str, int], tuple[int, int | None]] = {}
 
     def __repr__(self) -> str:
-        return f"gowk.spark.Store({self.path!r})"
+        return f"gowk.spark.SparkStore({self.path!r})"
 
     def unseen(
         self,
@@ -144,10 +145,11 @@ class Store:
         as by :meth:`compact`. If that fails, the batch is committed all the same, and the next one tries again.
 
         Returns:
-            The outcome. ``"already"``: the batch, or a later one of the application, was committed before.
+            The outcome. ``"already"``: the batch was committed before.
 
         Raises:
             TypeError: the keys are neither strings nor binary values.
+            gowk.Invalid: a later batch of the application was committed before, so that this one would be lost.
             PySparkException: the job failed, and nothing was committed. If its text names ``Conflict``, another application
                 has, since ``unseen`` judged this batch, committed one of its keys, or changed a shard that this batch
                 rewrites: repeat the batch from ``unseen``. The insert alone fails again.
@@ -192,6 +194,10 @@ class Store:
         folds = rows.mapInArrow(self._folding(self._plan(store.version, "compact")), "shard int, sealed string").collect()
         sealed = [Sealed.from_json(fold.sealed) for fold in folds if fold.sealed is not None]
         return replace(store.commit_folds(sealed), full=len(folds) - len(sealed))
+
+    def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
+        """Removes old versions, and files that only they name, on the driver; see :meth:`gowk.Store.vacuum`."""
+        return Files(self.path).vacuum(keep=keep, grace=grace)
 
     def mark(self, df: DataFrame, column: str | Column, name: str = "seen") -> DataFrame:
         """Adds a boolean column that says whether the store has the row's key, in the version that is the newest now.
@@ -303,10 +309,18 @@ class Store:
         return _udf(seen, BooleanType())
 
     def _committed(self, application: str, batch: int, outcome: Literal["new", "already"]) -> StoreCommit | None:
-        """The outcome of the commit with the token, if that token or a later one of the application was committed."""
+        """The outcome of the commit with the token, if it was committed. A later token of the application is an error before
+        the commit, and shows after it that the commit was made.
+        """
         done = Files(self.path).tokens.get(application)
         if done is None or done.number < batch:
             return None
+        if outcome == "already" and done.number > batch:
+            raise Invalid(
+                f"store {self.path}: nothing was changed: the last batch of {application!r} is {done.number}, above {batch}, and "
+                f"batches ascend; a batch that is repeated comes too late; for new rows take a number above {done.number}, or "
+                "another application name"
+            )
         return StoreCommit(outcome=outcome, version=done.version, token=done if outcome == "already" else None)
 
     def _write(
@@ -399,6 +413,11 @@ def _noted(path: str, application: str, batch: int) -> Iterator[None]:
         yield
     except Exception as error:
         error.add_note(f"gowk: batch {batch} of {application!r}, store {path}")
+        if "No module named 'gowk" in str(error):
+            error.add_note(
+                "gowk: the Python of the tasks has no gowk: set PYSPARK_PYTHON, before the session begins, to one that has it on "
+                f"every executor; here that is {sys.executable}"
+            )
         raise
 
 

@@ -77,6 +77,7 @@ impl Settings {
                 threads: *threads,
                 on_damage: on_damage.clone(),
                 verify: verify.clone(),
+                clock_is_right: false,
             };
             let read = asked.read(py, store, Some(*version))?;
             let filter = failure::done(py, py.detach(|| read.shard(*shard).map(|filter| filter.cloned())))?;

@@ -10,7 +10,7 @@ use super::{Store, Update, described, sealed};
 use crate::failure;
 
 /// An application, a number, and perhaps a state.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject)]
 pub(super) enum Marked {
     Number(String, u64),
     State(String, u64, String),
@@ -79,12 +79,12 @@ impl Store {
             (None, None, Some(Token { application, number, .. })) => {
                 failure::done(py, py.detach(|| store.before(application, *number)))?.number
             }
-            (None, None, None) => return described::commit(py, &gowk::store::Committed::Unchanged, None),
+            (None, None, None) => return described::commit(py, &gowk::store::Committed::Unchanged, None, 0),
         };
         let change = Change { base, operation: operation.to_owned(), token, sealed };
         let outcome = failure::done(py, py.detach(|| store.commit(&change)))?;
         // The commit is done. If moving to it fails, the next refresh raises the error.
         let _ = self.moved(py);
-        described::commit(py, &outcome, application.as_deref())
+        described::commit(py, &outcome, application.as_deref(), 0)
     }
 }

@@ -102,11 +102,12 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     made(py, "StoreInfo", &fields)
 }
 
-/// The outcome of a commit; `application` is that of its token.
+/// The outcome of a commit; `application` is that of its token. So many keys were judged again.
 pub(super) fn commit<'py>(
     py: Python<'py>,
     committed: &Committed,
     application: Option<&str>,
+    rejudged: u64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     let (outcome, version, done) = match committed {
@@ -115,6 +116,7 @@ pub(super) fn commit<'py>(
         Committed::Unchanged => ("unchanged", None, None),
     };
     fields.set_item("outcome", outcome)?;
+    fields.set_item("rejudged", rejudged)?;
     fields.set_item("version", version)?;
     let done = done.map(|done| token(py, application.unwrap_or_default(), done)).transpose()?;
     fields.set_item("token", done)?;

@@ -1,7 +1,7 @@
 //! Many keys, looked up in a store.
 
 use gowk::Lookup;
-use gowk::store::{Store, StoreReader};
+use gowk::store::{Rejudged, Store, StoreReader};
 use pyo3::prelude::*;
 
 use crate::feed::{Operation, Stopped, feed};
@@ -15,6 +15,22 @@ pub(super) fn contains(reader: &StoreReader, keys: &Bound<'_, PyAny>, threads: u
         Ok(())
     };
     feed(keys, Lookups { rows: ROWS.saturating_mul(threads), take, answer: std::marker::PhantomData })
+}
+
+/// Which of the keys were judged again, and are not new.
+pub(super) fn rejudged(
+    store: &Store,
+    rejudged: Option<&Rejudged>,
+    keys: &Bound<'_, PyAny>,
+) -> PyResult<Vec<bool>> {
+    let take = |keys: &[&[u8]], found: &mut Vec<bool>| {
+        for key in keys {
+            let hash = store.hash(key)?;
+            found.push(rejudged.is_some_and(|rejudged| rejudged.has(hash)));
+        }
+        Ok(())
+    };
+    feed(keys, Lookups { rows: ROWS, take, answer: std::marker::PhantomData })
 }
 
 pub(super) fn count(reader: &StoreReader, keys: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {

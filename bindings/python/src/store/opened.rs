@@ -1,6 +1,6 @@
 //! A store, as each process opens it for itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gowk::store::{self, StoreReader, Version};
@@ -24,6 +24,15 @@ pub(super) struct Opened {
 /// The absolute path of a folder, which stays right if the process changes its own; an address as it is.
 pub(super) fn placed(path: PathBuf) -> PyResult<PathBuf> {
     if store::Store::is_address(&path) { Ok(path) } else { Ok(std::path::absolute(path)?) }
+}
+
+/// Refuses the address of a store where a filter is meant.
+pub(crate) fn check_filter(path: &Path) -> PyResult<()> {
+    if !store::Store::is_address(path) {
+        return Ok(());
+    }
+    let message = format!("{}: the address of a store in a bucket; open it with gowk.Store", path.display());
+    Err(PyValueError::new_err(message))
 }
 
 impl Opened {
@@ -61,7 +70,7 @@ impl Store {
     ) -> PyResult<Self> {
         let path = placed(path)?;
         let (on_damage, verify) = ("error".to_owned(), "first_touch".to_owned());
-        let asked = Asked { copies: None, threads, on_damage, verify };
+        let asked = Asked { copies: None, threads, on_damage, verify, clock_is_right: false };
         if filter.is_some() && creation.is_any_given() {
             let message = "filter says what the store is; give no kind, capacity, rate, slots, seed, growth or limits beside it";
             return Err(PyValueError::new_err(message));

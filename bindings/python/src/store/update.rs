@@ -1,14 +1,17 @@
 //! `gowk.Update`: changes to shards of a store.
 
+use std::sync::OnceLock;
+
 use gowk::store;
-use gowk::store::Token;
+use gowk::store::{Rejudged, Token};
+use gowk::{Batches as _, KeyHash};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use super::sealed::Sealed;
-use super::{Store, described};
-use crate::owned::{Owned, insert, insert_silently, remove};
+use super::{Store, described, lookups};
+use crate::owned::{Owned, insert, insert_silently, remove, warn_of_lost};
 use crate::progress::with_progress_of_threads;
 use crate::{array_of, failure, times};
 
@@ -32,6 +35,19 @@ pub(crate) struct Update {
     token: Option<Token>,
     owned: Owned<store::Update>,
     committed: PyOnceLock<Py<PyAny>>,
+    rejudged: OnceLock<Rejudged>,
+}
+
+impl Drop for Update {
+    fn drop(&mut self) {
+        if self.owned.left().is_some_and(|update| update.touched() > 0) {
+            warn_of_lost(&format!(
+                "{}: an Update was dropped with uncommitted changes, which are lost; call commit() or close() before, or use \
+                 `with`",
+                self.store.get().path.display()
+            ));
+        }
+    }
 }
 
 impl Update {
@@ -44,7 +60,15 @@ impl Update {
     ) -> Self {
         let (path, base) = (store.get().path.clone(), update.base().number);
         let owned = Owned::new(path, "Update", afterwards, update);
-        Self { store: store.unbind(), base, operation, token, owned, committed: PyOnceLock::new() }
+        Self {
+            store: store.unbind(),
+            base,
+            operation,
+            token,
+            owned,
+            committed: PyOnceLock::new(),
+            rejudged: OnceLock::new(),
+        }
     }
 
     /// Stores all keys; returns which of them are new.
@@ -58,13 +82,65 @@ impl Update {
     /// before would not give the same answers: whether a key is new also depends on the batch's earlier keys, and of two
     /// new keys that match each other in a rewritten shard, the second gets the answer "not new". Only the same inserts
     /// give the same answers.
-    pub(super) fn inserted_and_committed(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
+    ///
+    /// Keys that others have brought since are not new. Fails with a conflict if a shard that it rewrites has changed.
+    pub(super) fn inserted_and_committed<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+    ) -> PyResult<(Vec<bool>, Bound<'py, PyAny>)> {
         let py = keys.py();
-        let outcome = self.inserted(keys).and_then(|new| self.commit(py).map(|_| new));
+        // Of the new keys, in their order.
+        let mut hashes: Vec<KeyHash> = Vec::new();
+        let take = |update: &mut store::Update, keys: &[&[u8]], new: &mut Vec<bool>| {
+            insert(update, keys, new)?;
+            for (key, _) in keys.iter().zip(&*new).filter(|(_, new)| **new) {
+                hashes.push(update.hash(*key)?);
+            }
+            Ok(())
+        };
+        let outcome =
+            self.owned.change(keys, take).and_then(|new| Ok((new, self.committed_rebased(py, true)?)));
         if outcome.is_err() {
             self.close(py)?;
         }
-        outcome
+        let (mut new, commit) = outcome?;
+        if let Some(rejudged) = self.rejudged.get().filter(|rejudged| rejudged.known() > 0) {
+            let all = new.iter_mut().filter(|new| **new).zip(hashes);
+            all.filter(|(_, hash)| rejudged.has(*hash)).for_each(|(new, _)| *new = false);
+        }
+        Ok((new, commit))
+    }
+
+    /// Ends the update and commits it; moves it to the newest version before, if it `rebases`.
+    fn committed_rebased<'py>(&self, py: Python<'py>, rebases: bool) -> PyResult<Bound<'py, PyAny>> {
+        let update = self.owned.take_open(py)?;
+        let (token, operation) = (self.token.clone(), &self.operation);
+        let outcome = failure::done(
+            py,
+            py.detach(|| {
+                if !rebases {
+                    return update.commit(operation, token).map(|committed| (committed, Rejudged::default()));
+                }
+                let (committed, rejudged) = update.commit_rebased(operation, token, &|_, _| {})?;
+                match &committed {
+                    // Another process has committed the token just now, on another base.
+                    store::Committed::Already(done) if done.base != rejudged.base() => {
+                        let path = self.store.get().path.clone();
+                        let (base, version) = (rejudged.base(), done.version);
+                        Err(store::Error::Conflict { path, shard: 0, keys: 0, base, version })
+                    }
+                    _ => Ok((committed, rejudged)),
+                }
+            }),
+        );
+        let (outcome, rejudged) = outcome?;
+        // The commit is done. If moving to it fails, the next refresh raises the error.
+        let _ = self.store.get().moved(py);
+        let application = self.token.as_ref().map(|token| token.application.as_str());
+        let described = described::commit(py, &outcome, application, rejudged.known())?;
+        let _ = self.rejudged.set(rejudged);
+        let _ = self.committed.set(py, described.clone().unbind());
+        Ok(described)
     }
 }
 
@@ -133,16 +209,33 @@ impl Update {
     /// Ends the update: seals what was changed, and publishes a version with it.
     ///
     /// Errors are those of :meth:`Store.commit`. After an error the update is lost.
-    fn commit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let update = self.owned.take_open(py)?;
-        let token = self.token.clone();
-        let outcome = failure::done(py, py.detach(|| update.commit(&self.operation, token)))?;
-        // The commit is done. If moving to it fails, the next refresh raises the error.
-        let _ = self.store.get().moved(py);
-        let application = self.token.as_ref().map(|token| token.application.as_str());
-        let described = described::commit(py, &outcome, application)?;
-        let _ = self.committed.set(py, described.clone().unbind());
-        Ok(described)
+    ///
+    /// Args:
+    ///     rebase: if other commits have brought some of the same keys since the base, judge these keys again instead of
+    ///         raising :class:`Conflict`: they are not new after all. The outcome's ``rejudged`` counts them, and
+    ///         :meth:`rejudged` names them. An update that rewrites shards or has removed keys may still be in conflict.
+    #[pyo3(signature = (*, rebase=false))]
+    fn commit<'py>(&self, py: Python<'py>, rebase: bool) -> PyResult<Bound<'py, PyAny>> {
+        self.committed_rebased(py, rebase)
+    }
+
+    /// After ``commit(rebase=True)``: which of these keys had another commit brought, so that they were not new after all: a
+    /// NumPy array of bool, one a key, in their order.
+    ///
+    /// >>> import gowk
+    /// >>> store = gowk.Store.create("crawl.store", shards=4)
+    /// >>> update = store.update()
+    /// >>> update.insert_many(["a", "b"])
+    /// array([ True,  True])
+    /// >>> new = store.insert_many(["b", "c"])      # another process, meanwhile
+    /// >>> update.commit(rebase=True).rejudged
+    /// 1
+    /// >>> update.rejudged(["a", "b"])
+    /// array([False,  True])
+    fn rejudged<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let store = self.store.get().opened(keys.py())?;
+        let found = lookups::rejudged(store.reader.store(), self.rejudged.get(), keys)?;
+        Ok(array_of(keys.py(), found))
     }
 
     /// Ends the update and gives up its changes. Closing again does nothing.
@@ -173,7 +266,7 @@ impl Update {
     ) -> PyResult<()> {
         let _ = (value, traceback);
         if kind.is_none() && !self.owned.is_closed(py)? {
-            self.commit(py)?;
+            self.commit(py, false)?;
         }
         self.close(py)
     }

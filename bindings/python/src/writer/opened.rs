@@ -7,11 +7,24 @@ use pyo3::prelude::*;
 
 use super::Writer;
 use crate::failure;
-use crate::owned::{Owned, breathe};
+use crate::owned::{Owned, breathe, warn_of_lost};
 use crate::progress::with_progress;
+use crate::store::check_filter;
 
 /// What a caller can do with keys that were taken before an exception; part of a note on the exception.
 const AFTERWARDS: &str = "commit() keeps what was taken, and rollback() undoes it";
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let Some(writer) = self.owned.left() else { return };
+        if let Err(gowk::Error::Uncommitted { .. }) = writer.close() {
+            warn_of_lost(&format!(
+                "{}: dropped with uncommitted changes, which are lost; call commit() or rollback() before, or use `with`",
+                self.path.display()
+            ));
+        }
+    }
+}
 
 impl Writer {
     pub(super) fn opened(
@@ -21,6 +34,7 @@ impl Writer {
         threads: usize,
         options: gowk::Options,
     ) -> PyResult<Self> {
+        check_filter(&path)?;
         let path = std::path::absolute(path)?;
         let options = options.growth_progress(|_, _| breathe());
         let writer = py.detach(|| match mode {
