@@ -129,6 +129,42 @@ class Reader:
         wait: float,
         shard: tuple[_Path, _Path | None, int, int] | None,
     ) -> Reader: ...
+    @staticmethod
+    def from_bytes(
+        data: Buffer,
+        threads: int = 1,
+        on_damage: Literal["error", "present"] = "error",
+        verify: Literal["first_touch", "eager", "never"] = "first_touch",
+    ) -> Reader:
+        """Reads a filter from the bytes of its file: embedded in a program, received, or taken from an archive.
+
+        They are checked as a file is, and copied. :meth:`to_bytes` gives such bytes, and so does every file whose last
+        writer has closed it; a copy of a file that a writer had may lack commits, and is refused. The reader's
+        :attr:`path` is ``<bytes>``. Its pickle holds the whole filter.
+
+        Args:
+            data: a ``bytes``-like object.
+            threads: as for :class:`Reader`.
+            on_damage: as for :class:`Reader`.
+            verify: as for :class:`Reader`.
+
+        Raises:
+            Error: the bytes are no filter, or are damaged; the subclasses say what.
+            Invalid: they are a copy of a file that a writer had.
+
+        >>> import gowk
+        >>> with gowk.Writer("seen.gowk", capacity=1000) as seen:
+        ...     seen.add("a")
+        >>> data = gowk.Reader("seen.gowk").to_bytes()
+        >>> "a" in gowk.Reader.from_bytes(data)
+        True
+        """
+    def to_bytes(self) -> bytes:
+        """Copies the filter, as of one commit, to bytes: those of the file that :meth:`copy_to` makes.
+
+        Raises:
+            Damaged: a page is damaged.
+        """
     def __contains__(self, key: _Key, /) -> bool: ...
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Looks up many keys, several times as fast as one by one: a NumPy array of bool, one a key, in their order.

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use gowk::Lookup;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::feed::feed;
 use crate::key::{fs_path, with_key};
@@ -108,8 +108,47 @@ impl Reader {
             on_damage: on_damage.to_owned(),
             verify: verify.to_owned(),
             wait,
+            of_bytes: false,
         };
         Ok(Self { path, settings, opened: OnceLock::new() })
+    }
+
+    /// Reads a filter from the bytes of its file: embedded in a program, received, or taken from an archive.
+    ///
+    /// They are checked as a file is, and copied. :meth:`to_bytes` gives such bytes, and so does every file whose last
+    /// writer has closed it; a copy of a file that a writer had may lack commits, and is refused. The reader's
+    /// :attr:`path` is ``<bytes>``. Its pickle holds the whole filter.
+    ///
+    /// Args:
+    ///     data: a ``bytes``-like object.
+    ///     threads: as for :class:`Reader`.
+    ///     on_damage: as for :class:`Reader`.
+    ///     verify: as for :class:`Reader`.
+    ///
+    /// Raises:
+    ///     Error: the bytes are no filter, or are damaged; the subclasses say what.
+    ///     Invalid: they are a copy of a file that a writer had.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("seen.gowk", capacity=1000) as seen:
+    /// ...     seen.add("a")
+    /// >>> data = gowk.Reader("seen.gowk").to_bytes()
+    /// >>> "a" in gowk.Reader.from_bytes(data)
+    /// True
+    #[staticmethod]
+    #[pyo3(signature = (data, threads=1, on_damage="error", verify="first_touch"))]
+    fn from_bytes(data: &Bound<'_, PyAny>, threads: usize, on_damage: &str, verify: &str) -> PyResult<Self> {
+        Self::of_bytes(data, threads, on_damage, verify)
+    }
+
+    /// Copies the filter, as of one commit, to bytes: those of the file that :meth:`copy_to` makes.
+    ///
+    /// Raises:
+    ///     Damaged: a page is damaged.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let reader = self.reader(py)?;
+        let bytes = failure::done(py, py.detach(|| reader.copy_to_bytes()))?;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// Whether the key is present, as of the last commit.
@@ -188,7 +227,12 @@ impl Reader {
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
         let Self { path, settings, .. } = slf.get();
-        let Settings { shard, threads, in_memory, sealed, on_damage, verify, wait } = settings;
+        let Settings { shard, threads, in_memory, sealed, on_damage, verify, wait, of_bytes } = settings;
+        if *of_bytes {
+            let bytes = slf.get().to_bytes(py)?;
+            let arguments = (bytes, *threads, on_damage, verify).into_pyobject(py)?;
+            return (slf.get_type().getattr("from_bytes")?, arguments).into_pyobject(py);
+        }
         // As text: a path would lose a slash of an address.
         let shard = shard
             .as_ref()

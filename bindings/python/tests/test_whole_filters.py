@@ -3,11 +3,14 @@
 1. What is merged is found, in the union of sets and in the sum of counting filters; what cannot be merged is refused with a reason, and nothing has changed.
 2. Shrinking undoes a doubling and keeps every key; limits of growth are changed at once.
 3. What a filter says of itself counts copies.
+4. A filter read from bytes answers as the file does, in this process, a child and a pickle; bytes that are no whole filter are refused.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +130,45 @@ def test_info_counts_copies() -> None:
     assert info.digits == 2 * 2 and info.load == (3 + 4) / info.slots and len(gowk.Reader("f")) == 80
     assert (info.shards, info.shard) == (1, 0) and len(info.forecast) > 0
     assert info.forecast[0].file_length > info.file_length
+
+
+@pytest.mark.parametrize("options", [{}, {"counting": True}, {"forget_after": 3600}])
+def test_bytes_answer_as_the_file_does(options: dict[str, Any]) -> None:
+    reader = filled("f", (0, 3000), capacity=5000, seed=1, **options)
+    data = reader.to_bytes()
+    assert isinstance(data, bytes) and len(data) == reader.info().file_length
+    for form in (data, bytearray(data), memoryview(data)):
+        read = gowk.Reader.from_bytes(form, threads=2, verify="eager")
+        assert (read.contains_many(keys(5000)) == reader.contains_many(keys(5000))).all()
+        assert "key 7" in read and len(read) == 3000 and read.verify().is_clean
+        assert str(read.path) == "<bytes>" and not read.refresh()
+    again = pickle.loads(pickle.dumps(read))
+    assert (again.count_many(keys(3000)) == reader.count_many(keys(3000))).all()
+    Path("sent").write_bytes(data)
+    with gowk.Writer("sent", mode="r+") as writer:
+        writer.add("more")
+    assert "more" in gowk.Reader.from_bytes(Path("sent").read_bytes())
+
+
+def test_a_child_uses_a_filter_from_bytes() -> None:
+    read = gowk.Reader.from_bytes(filled("f", (0, 3000)).to_bytes())
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if read.contains_many(keys(3000)).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_bytes_that_are_no_whole_filter_are_refused() -> None:
+    with gowk.Writer("f", capacity=1000) as writer:
+        writer.update(keys(100))
+        writer.commit()
+        with pytest.raises(gowk.Invalid, match="to_bytes|copy"):
+            gowk.Reader.from_bytes(Path("f").read_bytes())
+    data = Path("f").read_bytes()
+    for wrong in (b"", b"a\nb\n", data[:-1], data + b"x"):
+        with pytest.raises(gowk.Error, match="<bytes>"):
+            gowk.Reader.from_bytes(wrong)
+    with pytest.raises(TypeError):
+        gowk.Reader.from_bytes("text")  # type: ignore[arg-type]
+    with pytest.raises(gowk.Damaged):
+        gowk.Reader.from_bytes(data[:-1] + bytes([data[-1] ^ 1]), verify="eager")

@@ -4,10 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use super::Reader;
 use crate::asked::Asked;
+use crate::key::bytes_of;
 use crate::process::generation;
 use crate::{failure, options};
 
@@ -25,6 +28,8 @@ pub(super) struct Settings {
     pub(super) on_damage: String,
     pub(super) verify: String,
     pub(super) wait: f64,
+    /// The filter came from bytes, and lies in memory alone.
+    pub(super) of_bytes: bool,
 }
 
 /// How old the last look at the filter's name may be when a single key is looked up, in milliseconds.
@@ -70,7 +75,7 @@ fn now() -> u64 {
 
 impl Settings {
     pub(super) fn open(&self, py: Python<'_>, path: &Path) -> PyResult<Opened> {
-        let Self { shard, threads, in_memory, sealed, on_damage, verify, wait } = self;
+        let Self { shard, threads, in_memory, sealed, on_damage, verify, wait, of_bytes: _ } = self;
         if let Some((store, copies, version, shard)) = shard {
             let asked = Asked {
                 copies: copies.clone(),
@@ -107,8 +112,37 @@ impl Reader {
             on_damage,
             verify,
             wait: 0.0,
+            of_bytes: false,
         };
         Self { path, settings, opened: OnceLock::from(Opened::new(filter.clone())) }
+    }
+
+    /// A reader of the filter that has these bytes.
+    pub(super) fn of_bytes(
+        data: &Bound<'_, PyAny>,
+        threads: usize,
+        on_damage: &str,
+        verify: &str,
+    ) -> PyResult<Self> {
+        let py = data.py();
+        if data.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("a filter is read from bytes, and not from str"));
+        }
+        let bytes = bytes_of(data).map_err(|other| other.raised(py, "data"))?;
+        let options = options::common(gowk::Options::new(), threads, 0.0, verify)?;
+        let options = options.on_damage(options::on_damage(on_damage)?);
+        let filter = failure::done(py, options.read_bytes(&bytes))?;
+        let settings = Settings {
+            shard: None,
+            threads,
+            in_memory: true,
+            sealed: true,
+            on_damage: on_damage.to_owned(),
+            verify: verify.to_owned(),
+            wait: 0.0,
+            of_bytes: true,
+        };
+        Ok(Self { path: filter.path().to_owned(), settings, opened: OnceLock::from(Opened::new(filter)) })
     }
 
     /// The file as this process has opened it.
