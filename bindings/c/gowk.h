@@ -310,6 +310,16 @@ int64_t gowk_writer_insert_batch_at(struct gowk_writer *writer,
                                     uint8_t *results,
                                     struct gowk_error *error);
 
+// Like `gowk_writer_insert_batch`, for keys with a lifetime each, from now on: an array of `count` milliseconds, none
+// longer than the filter keeps keys. A key that is there is kept until the later of both ends. Only for a forgetting
+// filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say GOWK_KNOWN.
+int64_t gowk_writer_insert_batch_for(struct gowk_writer *writer,
+                                     const struct gowk_key *keys,
+                                     const int64_t *lifetimes_ms,
+                                     size_t count,
+                                     uint8_t *results,
+                                     struct gowk_error *error);
+
 // Removes one copy of a key from a counting filter. Returns 1 if there was one, else 0. Remove only keys that were
 // inserted: removing any other can take the entry of a stored key that it matches. Codes: GOWK_KIND in another filter,
 // and as for `gowk_writer_insert`.

@@ -174,6 +174,13 @@ func filter(t *testing.T, options *gowk.Options) {
 		must(t, err)
 		equal(t, fmt.Sprint(results), fmt.Sprint([]gowk.Result{gowk.New, gowk.Late, gowk.Early}))
 		equal(t, value[gowk.Result](t)(w.InsertAt(others[0], now)), gowk.Known)
+		lifetimes := []time.Duration{time.Minute, time.Hour}
+		equal(t, fmt.Sprint(value[[]gowk.Result](t)(w.InsertBatchFor(others[10:12], lifetimes))), "[1 1]")
+		_, err = w.InsertBatchFor(others[10:12], []time.Duration{time.Minute, 2 * time.Hour})
+		is(t, err, gowk.ErrInvalid)
+		_, err = w.InsertBatchFor(others[10:12], lifetimes[:1])
+		is(t, err, gowk.ErrInvalid)
+		equal(t, len(value[[]gowk.Result](t)(w.InsertBatchFor(nil, nil))), 0)
 		equal(t, value[int64](t)(w.Sweep()), 0)
 		_, err = w.InsertBatchAt(others[:3], times[:2])
 		is(t, err, gowk.ErrInvalid)

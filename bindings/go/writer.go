@@ -157,6 +157,25 @@ func (w *Writer) InsertBatchAt(keys [][]byte, seen []time.Time) ([]Result, error
 	return results, err
 }
 
+// InsertBatchFor is like InsertBatch, for a forgetting filter and keys with a lifetime each, from now on; none longer than
+// the filter keeps keys. A key that is there is kept until the later of both ends.
+func (w *Writer) InsertBatchFor(keys [][]byte, lifetimes []time.Duration) ([]Result, error) {
+	if len(keys) != len(lifetimes) {
+		return nil, &Error{ErrInvalid, fmt.Sprintf("%d keys come with %d lifetimes", len(keys), len(lifetimes))}
+	}
+	results, millis := make([]Result, len(keys)), make([]C.int64_t, len(keys))
+	for i, lifetime := range lifetimes {
+		millis[i] = C.int64_t(lifetime.Milliseconds())
+	}
+	_, err := w.batch(keys, func(keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
+		if n == 0 {
+			return C.gowk_writer_insert_batch_for(w.handle, nil, nil, 0, nil, failure)
+		}
+		return C.gowk_writer_insert_batch_for(w.handle, keys, &millis[0], n, places(results), failure)
+	})
+	return results, err
+}
+
 func (w *Writer) batch(keys [][]byte, call func(*C.gowk_key, C.size_t, *C.gowk_error) C.int64_t) (n int64, err error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()

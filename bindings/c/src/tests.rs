@@ -137,6 +137,8 @@ fn null_is_an_error_and_never_followed() {
             gowk_writer_insert(null_mut(), key, 3, error),
             gowk_writer_insert_at(null_mut(), key, 3, 0, error),
             gowk_writer_insert_batch(null_mut(), null(), 0, null_mut(), error),
+            gowk_writer_insert_batch_at(null_mut(), null(), null(), 0, null_mut(), error),
+            gowk_writer_insert_batch_for(null_mut(), null(), null(), 0, null_mut(), error),
             gowk_writer_remove(null_mut(), key, 3, error),
             gowk_writer_remove_batch(null_mut(), null(), 0, null_mut(), error),
             gowk_writer_contains(null(), key, 3, error),

@@ -215,6 +215,37 @@ pub unsafe extern "C" fn gowk_writer_insert_batch_at(
     })
 }
 
+/// Like `gowk_writer_insert_batch`, for keys with a lifetime each, from now on: an array of `count` milliseconds, none
+/// longer than the filter keeps keys. A key that is there is kept until the later of both ends. Only for a forgetting
+/// filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say GOWK_KNOWN.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_writer_insert_batch_for(
+    writer: *mut gowk_writer,
+    keys: *const gowk_key,
+    lifetimes_ms: *const i64,
+    count: usize,
+    results: *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (writer, keys, lifetimes, results) = unsafe {
+            (
+                borrow_mut(writer, "the writer")?,
+                self::keys(keys, count)?,
+                array(lifetimes_ms, count, "the array of lifetimes")?,
+                self::results(results, count),
+            )
+        };
+        let duration = |millis: &i64| u64::try_from(*millis).ok().map(Duration::from_millis);
+        let lifetimes: Option<Vec<Duration>> = lifetimes.iter().map(duration).collect();
+        let lifetimes = lifetimes.ok_or_else(|| Failure::invalid("a lifetime is less than 0"))?;
+        let outcome = writer.0.insert_batch_for(keys, &lifetimes)?;
+        (0..count).filter(|index| outcome.is_new(*index)).for_each(|index| note(results, index, GOWK_NEW));
+        inserted(outcome.new_keys(), outcome.into_refused(), results)
+    })
+}
+
 /// Removes one copy of a key from a counting filter. Returns 1 if there was one, else 0. Remove only keys that were
 /// inserted: removing any other can take the entry of a stored key that it matches. Codes: GOWK_KIND in another filter,
 /// and as for `gowk_writer_insert`.

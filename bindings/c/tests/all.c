@@ -145,6 +145,7 @@ static void filter(const char *folder, const char *kind)
         IS(gowk_writer_remove_batch(writer, keys, 10, results, &error), GOWK_KIND);
     }
     int64_t now = (int64_t)time(NULL) * 1000, times[4] = {now, now - 86400000, now, now + 86400000};
+    int64_t lifetimes[3] = {60000, 3600000, 0}, too_long[3] = {60000, 3600001, 0}, negative[3] = {60000, -1, 0};
     if (forgetting) {
         IS(gowk_writer_insert_at(writer, "now", 3, now, &error), GOWK_NEW);
         IS(gowk_writer_insert_at(writer, "now", 3, now, &error), GOWK_KNOWN);
@@ -152,10 +153,16 @@ static void filter(const char *folder, const char *kind)
         IS(gowk_writer_insert_at(writer, "soon", 4, now + 86400000, &error), GOWK_EARLY);
         IS(gowk_writer_insert_batch_at(writer, others, times, 4, results, &error), 2);
         CHECK(results[0] == GOWK_NEW && results[1] == GOWK_LATE && results[3] == GOWK_EARLY);
+        IS(gowk_writer_insert_batch_for(writer, others + 10, lifetimes, 3, results, &error), 3);
+        IS(gowk_writer_insert_batch_for(writer, others + 10, lifetimes, 3, results, &error), 0);
+        CHECK(results[0] == GOWK_KNOWN);
+        IS(gowk_writer_insert_batch_for(writer, others + 10, too_long, 3, results, &error), GOWK_INVALID);
+        IS(gowk_writer_insert_batch_for(writer, others + 10, negative, 3, NULL, &error), GOWK_INVALID);
         IS(gowk_writer_sweep(writer, &error), 0);
     } else {
         IS(gowk_writer_insert_at(writer, "now", 3, now, &error), GOWK_KIND);
         IS(gowk_writer_insert_batch_at(writer, others, times, 4, results, &error), GOWK_KIND);
+        IS(gowk_writer_insert_batch_for(writer, others, lifetimes, 3, results, &error), GOWK_KIND);
         IS(gowk_writer_sweep(writer, &error), GOWK_KIND);
     }
     IS(gowk_writer_remove_metadata(writer, "position", &error), 1);
