@@ -2,8 +2,8 @@
  * gowk: has this key been seen? A cuckoo filter in a file.
  *
  * "No" is always right; "yes" is wrong at a rate that is chosen when the filter is created. Any number of processes read
- * the file through mmap while one adds to it, and it survives kill -9 and power loss. https://docs.rs/gowk explains what
- * filters and stores do; this header says how C calls them.
+ * the file through mmap while one adds to it, and it survives kill -9 and power loss. The documentation of the Rust library
+ * (cargo doc) explains what filters and stores do; this header says how C calls them.
  *
  *     gowk_error error;
  *     gowk_writer *seen;
@@ -33,10 +33,10 @@
  * Keys are bytes with a length, and may hold any bytes or none. Paths are strings in the encoding of the file system; other
  * strings are UTF-8.
  *
- * Threads. Handles that are const in a call's arguments may be used by any number of threads at the same time in calls
- * with const, except those of a gowk_writer, which only one thread at a time may use. A handle that is not const in an
- * argument must not be used by another thread during the call. Different handles never disturb each other. A call may
- * block for the disk. No call uses signals or thread-local storage of yours.
+ * Threads. A gowk_reader, gowk_store, gowk_store_reader or gowk_options may be used by any number of threads at the same
+ * time in calls that take it as const. In all other calls, and in every call of a gowk_writer or gowk_update, one thread
+ * at a time may use the handle; it need not always be the same thread. Different handles never disturb each other. A call
+ * may block for the disk.
  *
  * Processes. Open filters after fork(), not before it: parent and child would share the locks. If another program cuts a
  * file short while it is open, the kernel sends SIGBUS.
