@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gowk::{Error, Options};
+use gowk::{Error, Files, Options};
 
 use super::arguments::ReadArgs;
 use super::bar;
@@ -47,7 +47,7 @@ impl Copy {
         };
         // Before the library opens a lock file beside a file that is no filter.
         if self.dest.exists() {
-            return Err(in_the_way(Error::Exists { path: self.dest.clone() }));
+            return Err(in_the_way(Error::Exists { path: Files::resolved(&self.dest) }));
         }
         match AnyReader::open(&self.file, &options)? {
             AnyReader::Filter(reader) => {

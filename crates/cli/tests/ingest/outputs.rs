@@ -294,7 +294,7 @@ fn a_record_without_the_field_is_kept_or_ends_the_run_as_the_job_says() {
     folder.write("job.toml", missing("keep", &job));
     folder
         .run(&["ingest", "job.toml"], "")
-        .refused(&["job.toml, line 10: `missing` must be", "`records` is true"]);
+        .refused(&["job.toml, line 11: `missing` must be", "`records` is true"]);
     folder.write("job.toml", missing("keep", &job) + "records = true\n");
     let run = &folder.ingest()["run"];
     assert_eq!((&run["keys"], &run["new"], &run["skipped_no_field"]), (&4.into(), &3.into(), &2.into()));
