@@ -178,6 +178,16 @@ pub enum Error {
         defect: JournalDefect,
     },
 
+    /// A file or folder has a name that gowk uses beside a filter or in a store, and gowk has not made it, or cannot know
+    /// that it has. It is neither read nor changed.
+    #[error("{}: {problem}", path.display())]
+    Untrusted {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: Untrusted,
+    },
+
     /// Another process writes to the filter.
     #[error("{}: locked by another writer; wait until it is done, or try again with a waiting time", path.display())]
     Locked {
@@ -624,6 +634,43 @@ pub enum Unsealed {
     /// A journal with commits lies beside it.
     #[error("its journal holds commits that the file may not have yet")]
     Journal,
+}
+
+/// Why a file or folder is not used, although it has a name that gowk uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Untrusted {
+    /// It is a symbolic link.
+    #[error(
+        "is a symbolic link, and gowk follows none under this name; remove the link, or put what it leads to in its place"
+    )]
+    SymbolicLink,
+    /// It is a pipe, a socket, a device or a folder.
+    #[error("is not a regular file, and gowk makes only such files under this name; move it away")]
+    NotAFile,
+    /// It has other names, under which it may be another's file.
+    #[error(
+        "has {links} hard links, so it may be another's file; remove the other names, or put a copy in its place"
+    )]
+    HardLinks {
+        /// How many names it has.
+        links: u64,
+    },
+    /// Its owner is not the filter's, and it lies in a folder in which everybody may make files.
+    #[error(
+        "belongs to user {found}, not to the filter's owner, and everybody may write to the folder; if no process has the \
+         filter open, remove this file, and use a folder that only the filter's users may write to (`chmod o-w`)"
+    )]
+    Owner {
+        /// The numeric id of its owner.
+        found: u32,
+    },
+    /// A folder of local copies belongs to another user, or everybody may write to it.
+    #[error(
+        "is a folder of another user, or one that everybody may write to, and copies of filters in it cannot be \
+         trusted; set `GOWK_CACHE` to a folder of your own"
+    )]
+    Cache,
 }
 
 /// What is wrong with a journal that holds commits.

@@ -135,7 +135,7 @@ pub use cuckoo::{
 };
 pub use error::{
     Difference, Error, ErrorKind, Expected, GrowthRefusal, IoError, JournalDefect, Result, ShrinkRefusal,
-    Unsealed,
+    Unsealed, Untrusted,
 };
 pub use format::{DamagedPage, Growth, Metadata};
 pub use info::{Forecast, Info};

@@ -10,7 +10,8 @@
 //!    Stores through a map do not: after a crash, no process relies on them.
 //! 2. The only unsafe code of the crate is in `map.rs`. It gives out atomic loads and stores, and never a slice over
 //!    shared memory.
-//! 3. Locks are kept by the kernel, which frees them when the process that holds them dies.
+//! 3. A name that is derived from another is opened in `side.rs`, which follows no links and gives nothing away.
+//! 4. Locks are kept by the kernel, which frees them when the process that holds them dies.
 
 pub mod disk;
 pub(crate) mod files;
@@ -19,6 +20,7 @@ mod map;
 pub(crate) mod memory;
 mod random;
 pub(crate) mod rights;
+mod side;
 mod temporary;
 mod threads;
 
@@ -29,12 +31,12 @@ pub(crate) use files::names;
 pub(crate) use files::{Inode, is_layered, is_read_only};
 pub(crate) use lock::{Deadline, Held, Presence, existing_lock_file, is_over, lock_file};
 #[cfg(feature = "store")]
-#[cfg(feature = "store")]
 pub(crate) use map::PlainMap;
 pub(crate) use map::{HEAD_WORDS, Map, MapMut, RegionsMut, SharedMemory, Words, WordsMut};
 pub(crate) use memory::{Paging, REGIONS_AHEAD};
 pub(crate) use random::{new_uuid, random};
 pub(crate) use rights::Rights;
+pub(crate) use side::{length_of_regular, open_regular};
 #[cfg(feature = "store")]
 pub(crate) use threads::on_each_index;
 pub(crate) use threads::on_threads;

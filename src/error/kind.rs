@@ -11,7 +11,7 @@ use super::Error;
 /// |---|---|
 /// | [`NotFound`](Self::NotFound) | check the path, or create it |
 /// | [`Exists`](Self::Exists) | choose another name |
-/// | [`Foreign`](Self::Foreign) | check the path: the file is not a filter, or the folder not a store |
+/// | [`Foreign`](Self::Foreign) | check the path: the file is not a filter, the folder not a store, or something else has a name that gowk uses |
 /// | [`Unsupported`](Self::Unsupported) | use a newer gowk |
 /// | [`Damaged`](Self::Damaged) | verify, then restore a copy or repair |
 /// | [`Locked`](Self::Locked) | wait for the other process, or ask to wait |
@@ -35,7 +35,7 @@ pub enum ErrorKind {
     NotFound,
     /// Something of this name is there already.
     Exists,
-    /// The file is not a filter, or the folder not a store.
+    /// The file is not a filter, or the folder not a store; or gowk has not made what has a name that it uses.
     Foreign,
     /// The file needs another version of gowk.
     Unsupported,
@@ -110,7 +110,7 @@ impl Error {
         match self {
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Exists { .. } => ErrorKind::Exists,
-            Self::NotGowk { .. } | Self::Empty { .. } => ErrorKind::Foreign,
+            Self::NotGowk { .. } | Self::Empty { .. } | Self::Untrusted { .. } => ErrorKind::Foreign,
             Self::Version { .. } | Self::Features { .. } | Self::HashMismatch { .. } => {
                 ErrorKind::Unsupported
             }
@@ -171,6 +171,7 @@ impl Error {
             | Self::OtherShard { path, .. }
             | Self::Damaged { path, .. }
             | Self::Journal { path, .. }
+            | Self::Untrusted { path, .. }
             | Self::Locked { path, .. }
             | Self::MountPoint { path, .. }
             | Self::NotSealed { path, .. }

@@ -12,7 +12,7 @@
 //! another salt. A frame of a *later* commit behind one that does not count cannot come from a crash, as a
 //! later commit begins only after the earlier one is synced: that is damage.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -26,7 +26,7 @@ use crate::format::frame::{
     RawCommit, RawFrame, RawRecord, indices_size,
 };
 use crate::format::{BUCKETS_PER_PAGE, Page, PageId};
-use crate::system::{Disk, Files, Rights, rights};
+use crate::system::{Disk, Files, Rights, length_of_regular};
 
 mod orphans;
 pub(super) mod scan;
@@ -201,22 +201,20 @@ impl Append<'_> {
 
 /// The journal's file, if there is one.
 pub(crate) fn open(files: &Files, write: bool) -> Result<Option<File>> {
-    match OpenOptions::new().read(true).write(write).open(&files.journal) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).at(&files.journal, "open"),
-    }
+    files.open_side(&files.journal, write)
 }
 
 fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File> {
-    if let Some(file) = open(files, true)? {
-        model.keep(&file);
-        return Ok(file);
+    loop {
+        if let Some(file) = open(files, true)? {
+            return Ok(file);
+        }
+        if let Some(file) = files.create_side(disk, &files.journal, Some(model))? {
+            // Protects: the journal's name, before a commit relies on it.
+            disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
+            return Ok(file);
+        }
     }
-    let file = rights::create(disk, &files.journal, Some(model)).at(&files.journal, "create")?;
-    // Protects: the journal's name, before a commit relies on it.
-    disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
-    Ok(file)
 }
 
 /// Fails if the journal's name leads to a file that is not a journal: a journal would overwrite it.
@@ -224,12 +222,7 @@ fn open_or_create(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<File
 /// A journal may have been cut short by a crash, or damaged. So a file counts as a journal if at most one byte of the
 /// magic number is neither right nor 0, or if a frame follows the header.
 pub(super) fn check_place(files: &Files) -> Result<()> {
-    let no_journal = || Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal };
-    // Checked before opening: opening a pipe would wait for its other end.
-    if files.journal.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return Err(no_journal());
-    }
-    let Some(file) = open(files, false)? else { return Ok(()) };
+    let Some(file) = open(files, true)? else { return Ok(()) };
     let mut bytes = vec![0; HEADER as usize + FRAME_MAGIC.len()];
     let read = read_up_to(&file, &mut bytes, 0).at(&files.journal, "read")?;
     bytes.truncate(read);
@@ -238,16 +231,12 @@ pub(super) fn check_place(files: &Files) -> Result<()> {
     if strange <= 1 || bytes.get(HEADER as usize..).is_some_and(|frame| frame == FRAME_MAGIC) {
         return Ok(());
     }
-    Err(no_journal())
+    Err(Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal })
 }
 
 /// Whether the journal has bytes behind its header.
 pub(super) fn holds_anything(files: &Files) -> Result<bool> {
-    match files.journal.metadata() {
-        Ok(metadata) => Ok(metadata.len() > HEADER),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error).at(&files.journal, "look at"),
-    }
+    Ok(length_of_regular(&files.journal)?.is_some_and(|length| length > HEADER))
 }
 
 /// Reads until the buffer is full or the file ends.

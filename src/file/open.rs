@@ -15,7 +15,7 @@
 //! Crash cases: an owner that dies frees gate, writer lock and presence in any order. Its file still says that it is in
 //! use, and the next to open it recovers.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,11 +29,12 @@ use super::medium::check_live;
 use super::published::{PublishedFile, read_superblocks};
 use super::recover::recover;
 use super::sealed::{Sealed, map_sealed, map_where_read_only};
-use crate::error::{Error, IoContext, Result};
+use crate::error::{Error, IoContext, Result, Untrusted};
 use crate::format::{LIVE, Superblocks};
 use crate::options::Verify;
 use crate::system::{
     Deadline, Disk, Files, Held, Inode, Map, Presence, Rights, existing_lock_file, is_over, lock_file,
+    open_regular,
 };
 
 /// The pause of a waiting writer between two tries.
@@ -165,11 +166,18 @@ fn reserve(published: &PublishedFile) -> Result<()> {
 }
 
 /// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] if it does.
-pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -> Result<Held> {
+///
+/// A new lock file gets the rights of `model`, if the filter will have them.
+pub(crate) fn lock_absent(
+    files: &Files,
+    disk: &Arc<dyn Disk>,
+    model: Option<&Rights>,
+    wait: Duration,
+) -> Result<Held> {
     poll(&files.data, wait, |_| {
         // Shared first: if the file appears now, an exclusive lock would tell its readers that the file was recovered.
         // While this process holds the lock, nobody else can publish a file.
-        let (lock, made) = lock_file(files, &**disk, None)?;
+        let (lock, made) = lock_file(files, &**disk, model)?;
         let Some(lock) = Held::try_shared(lock, &files.lock)? else {
             return Ok(Attempt::Locked);
         };
@@ -192,16 +200,18 @@ pub(crate) fn lock_absent(files: &Files, disk: &Arc<dyn Disk>, wait: Duration) -
     })
 }
 
+/// Opens the data file. No link is followed, as the path is canonical.
 fn open_data(path: &Path, write: bool) -> Result<File> {
-    // Opening a pipe would block until its other end is opened.
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
-        return Err(Error::NotGowk { path: path.to_owned() });
-    }
-    match OpenOptions::new().read(true).write(write).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(Error::NotFound { path: path.to_owned() })
+    match open_regular(path, write) {
+        Ok(Some(file)) => Ok(file),
+        Ok(None) => Err(Error::NotFound { path: path.to_owned() }),
+        Err(Error::Untrusted { problem: Untrusted::NotAFile, .. }) if path.is_dir() => {
+            Err(io::Error::from(io::ErrorKind::IsADirectory)).at(path, "open")
         }
-        outcome => outcome.at(path, "open"),
+        Err(Error::Untrusted { problem: Untrusted::NotAFile, .. }) => {
+            Err(Error::NotGowk { path: path.to_owned() })
+        }
+        Err(error) => Err(error),
     }
 }
 

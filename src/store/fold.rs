@@ -14,7 +14,7 @@ use super::sealed::Sealed;
 use super::version::Version;
 use crate::system::new_uuid;
 use crate::write::{InTime as _, Told, by_index};
-use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Writer};
+use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Reader, Writer};
 
 /// Keys that are folded together.
 const BLOCK: usize = 1 << 16;
@@ -96,19 +96,22 @@ impl WorkingCopy {
         (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
         // The store's own epoch was believed when it was published.
         options = options.clock_is_right(true);
+        let rights = store.storage.rights();
+        let working_copy =
+            |source: Option<&Reader>| options.working_copy(&path, name.uuid, source, rights.as_ref(), stays);
         // Every page is compared with its checksum as it is copied.
         if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
-            match options.working_copy(&path, name.uuid, Some(&copy), stays) {
+            match working_copy(Some(&copy)) {
                 Ok(writer) => return Ok(Self { name, path, writer, kind }),
                 Err(error) => store.refuse_copy(copy.path(), &error.into()),
             }
         }
         let own = || file.map(|file| store.open_shard(version, shard, file)).transpose();
-        let writer = match (options.working_copy(&path, name.uuid, own()?.as_ref(), stays), file) {
+        let writer = match (working_copy(own()?.as_ref()), file) {
             // The local file may have rotted.
             (Err(_), Some(file)) if store.storage.is_object_store() => {
                 store.storage.forget(&files::shard(shard, &file.name));
-                options.working_copy(&path, name.uuid, own()?.as_ref(), stays)?
+                working_copy(own()?.as_ref())?
             }
             (outcome, _) => outcome?,
         };

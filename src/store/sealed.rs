@@ -122,8 +122,8 @@ impl Store {
         let name = Name { base, uuid: new_uuid(&self.root)? };
         let path = self.work_path(scratch, &name.run())?;
         let own = &self.description;
-        let uuids = (own.uuid, name.uuid);
-        let writer = RunWriter::create(&path, &self.options.disk, uuids, (own.kind, epoch), at_most)?;
+        let (uuids, disk, rights) = ((own.uuid, name.uuid), &self.options.disk, self.storage.rights());
+        let writer = RunWriter::create(&path, disk, rights.as_ref(), uuids, (own.kind, epoch), at_most)?;
         let written = fill(writer, (own.kind, epoch), keys);
         if !matches!(written, Ok(Some(_))) {
             let _ = self.options.disk.remove(&path);

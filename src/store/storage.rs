@@ -40,6 +40,7 @@ use folder::Folder;
 use super::error::{Error, Result};
 use crate::Options;
 use crate::error::{Error as FilterError, Result as FilterResult};
+use crate::system::Rights;
 
 /// Requests to a server of objects, with all that were repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -222,6 +223,12 @@ pub(super) trait Storage: Debug + Send + Sync {
 
     /// The folder in which working copies are made.
     fn workplace(&self) -> FilterResult<PathBuf>;
+
+    /// The rights that working copies get, so that whoever may read the store may read them once they are in it; `None`
+    /// for those that the process's umask leaves.
+    fn rights(&self) -> Option<Rights> {
+        None
+    }
 
     /// All bytes of an object, up to the greatest length of a text; `None` if it does not exist.
     fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>>;

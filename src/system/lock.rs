@@ -19,7 +19,7 @@
 //!
 //! Locks are given up explicitly: a memory map of the file keeps a lock alive after its descriptor was closed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use fs2::FileExt;
 
 use super::disk::Disk;
 use super::files::{Files, Inode, inode_of};
-use super::rights::{self, Rights};
+use super::rights::Rights;
 use crate::error::{Error, IoContext, Result};
 
 /// The pause between two tries of a lock: the first one, and the longest.
@@ -261,31 +261,21 @@ mod byte {
     }
 }
 
-/// Opens the file of the writer lock, with the rights of `model`, or creates it. The flag says that it was created.
+/// Opens the file of the writer lock, or creates it with the rights of `model`. The flag says that it was created.
 pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<(File, bool)> {
     loop {
-        match OpenOptions::new().read(true).write(true).open(&files.lock) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            outcome => {
-                let file = outcome.at(&files.lock, "open")?;
-                model.into_iter().for_each(|model| model.keep(&file));
-                return Ok((file, false));
-            }
+        if let Some(file) = files.open_side(&files.lock, true)? {
+            return Ok((file, false));
         }
-        match rights::create(disk, &files.lock, model) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            outcome => return Ok((outcome.at(&files.lock, "create")?, true)),
+        if let Some(file) = files.create_side(disk, &files.lock, model)? {
+            return Ok((file, true));
         }
     }
 }
 
 /// Opens the file of the writer lock for reading; `None` if there is none.
 pub(crate) fn existing_lock_file(files: &Files) -> Result<Option<File>> {
-    match File::open(&files.lock) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).at(&files.lock, "open"),
-    }
+    files.open_side(&files.lock, false)
 }
 
 #[cfg(test)]

@@ -1,6 +1,9 @@
 //! The rights of a file: its mode, owner, group and access control list. New files beside a filter, or in its place,
 //! get those of the filter.
 //!
+//! Only a file that this process has just created gets them: another's file may have been put under a name that gowk
+//! uses, and would be given away.
+//!
 //! The rule: set as much as the system allows, and never give anybody a new right. A process that is not root cannot
 //! give a file to another owner. If the group cannot be kept, the new group gets no more rights than all others have:
 //! mode 664 becomes 644. If the access control list cannot be kept, the group gets the rights that the list gave to the
@@ -31,14 +34,6 @@ impl Rights {
     fn new(metadata: &Metadata, acl: Option<Acl>) -> Self {
         let mode = metadata.permissions().mode() & 0o777;
         Self { mode, uid: metadata.uid(), gid: metadata.gid(), acl }
-    }
-
-    /// Gives them to an existing file, in case the filter's rights have changed since it was made. A process that does
-    /// not own the file leaves it as it is.
-    pub(crate) fn keep(&self, file: &File) {
-        if Self::of(file).is_ok_and(|own| own != *self) {
-            let _ = self.give(file);
-        }
     }
 
     /// Gives them to a new file, which so far only its creator can use.

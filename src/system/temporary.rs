@@ -4,18 +4,17 @@
 //! and removed (`format-spec/README.md`, sections 7.2 and 8.4).
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::OFlags;
 
 use super::disk::Disk;
 use super::files::{Files, Inode, names};
 use super::lock::Presence;
 use super::random::random;
 use super::rights::{self, Rights};
+use super::side::open_regular;
 use crate::cuckoo::Kind;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{MAGIC, VERSION, kind_code};
@@ -44,10 +43,8 @@ fn superblock_head(kind: Kind) -> [u8; 16] {
 
 /// Whether a file with a temporary name is a temporary file, and its writer is dead.
 fn is_stale(number: u64, path: &Path) -> bool {
-    // gowk makes neither symbolic links nor pipes under such names: do not follow links, and do not wait for pipes.
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) || Presence::is_claimed(&file) {
+    let Ok(Some(file)) = open_regular(path, false) else { return false };
+    if Presence::is_claimed(&file) {
         return false;
     }
     let mut found = [0; 16];
@@ -76,6 +73,7 @@ impl Files {
             .rand_bytes(0)
             .make_in(&self.dir, |path| rights::create(disk, path, model))
             .at(&self.dir, refused)?;
+        self.check_created(file.path(), file.as_file())?;
         // There is no next writer of a private filter.
         if !self.private {
             let head = temporary_head(number);

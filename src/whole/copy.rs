@@ -88,5 +88,6 @@ fn copied(
     }
     let rights_of = |source| File::open(source).and_then(|file| Rights::of(&file)).at(source, "look at");
     let model = snapshot.is_of_file().then(|| rights_of(source)).transpose()?;
-    Writer::create_filled(files, &options, policy, metadata, |files| fill(files, model.as_ref()))
+    let model = model.as_ref();
+    Writer::create_filled(files, &options, policy, metadata, model, |files| fill(files, model))
 }

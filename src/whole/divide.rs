@@ -127,7 +127,8 @@ fn divided<P: AsRef<Path>>(
                 write_part(snapshot, files, &options, identity, &model, (cut, part), progress)?;
             Ok((file, totals.of_part(found)))
         };
-        Writer::create_filled(files, &options, policy, snapshot.metadata().clone(), fill)
+        let metadata = snapshot.metadata().clone();
+        Writer::create_filled(files, &options, policy, metadata, Some(&model), fill)
     };
     (0..).zip(files).zip(geometries).map(write_each).collect()
 }

@@ -60,6 +60,7 @@ fn joined(
     let metadata = joined_metadata(parts)?;
     let (options, files) = (Options::new(), Files::new(destination)?);
     let model = File::open(first).and_then(|file| Rights::of(&file)).at(first, "look at")?;
+    let model = Some(&model);
     let Some(like) = parts.first() else { return Err(Error::NotFound { path: first.to_owned() }) };
     let identity = Identity { uuid: new_uuid(destination)?, geometry, ..*like.identity() };
     let policy = joined_policy(parts, like.policy());
@@ -67,7 +68,7 @@ fn joined(
         // A forgetting filter comes to the time of its newest part; what has expired by then in another one goes.
         let epoch = parts.iter().map(|part| part.counts().epoch).max().unwrap_or(0);
         let (mut counts, mut forgotten) = (Counts { epoch, ..Counts::default() }, Delta::default());
-        let (disk, model) = (&options.disk, Some(&model));
+        let disk = &options.disk;
         let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, &mut |write| {
             let mut next = 0;
             parts.iter().zip(&doublings).try_for_each(|(part, doublings)| {
@@ -94,7 +95,7 @@ fn joined(
         counts.removed = counts.removed.saturating_add(forgotten.removed_in_all());
         Ok((file, counts.in_a(identity.kind)))
     };
-    Writer::create_filled(files, &options, policy, metadata, fill)
+    Writer::create_filled(files, &options, policy, metadata, model, fill)
 }
 
 /// The shape of the joined filter, and how often each part has to double to have as many regions as the others.

@@ -13,7 +13,7 @@ use crate::format::{Identity, Superblock, check_counts};
 use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::read::Reader;
-use crate::system::{Files, random};
+use crate::system::{Files, Rights, random};
 use crate::write::{Contents, Writer};
 
 impl Options {
@@ -21,12 +21,14 @@ impl Options {
     /// copy of `source`, if given; else it is empty.
     ///
     /// No other process may use the same path at the same time. The writer cannot be committed or rolled back. If it `stays`,
-    /// it will not be sealed soon, as it is one of many: then it does not take memory.
+    /// it will not be sealed soon, as it is one of many: then it does not take memory. The file gets the rights of `model`, if
+    /// given.
     pub(crate) fn working_copy(
         &self,
         path: &Path,
         uuid: [u8; 16],
         source: Option<&Reader>,
+        model: Option<&Rights>,
         stays: bool,
     ) -> Result<Writer> {
         let flush = if stays { Flush::Never } else { Flush::Kept };
@@ -34,12 +36,12 @@ impl Options {
         let Some(source) = source else {
             let (identity, policy) = self.design(path)?;
             let identity = Identity { uuid, ..identity };
-            let file = UnpublishedFile::create(&files, &self.disk, identity, None, flush)?;
+            let file = UnpublishedFile::create(&files, &self.disk, identity, model, flush)?;
             return Ok(Writer::private(files, self, file, Counts::default(), self.first_metadata(), policy));
         };
         source.at_one_commit("copied", |snapshot| {
             let (identity, disk) = (Identity { uuid, ..*snapshot.identity() }, &self.disk);
-            let file = UnpublishedFile::fill(&files, disk, identity, None, flush, &mut |write| {
+            let file = UnpublishedFile::fill(&files, disk, identity, model, flush, &mut |write| {
                 let regions = 0..identity.geometry.regions();
                 snapshot.regions(regions, &mut |region, words, _| write(region, words))
             })?;

@@ -110,19 +110,20 @@ impl Writer {
         // Checked here so that no lock file is made in vain, and again when the file is allocated.
         check_room(&files, &*options.disk, identity.geometry)?;
         let fill = |files: &Files| empty(files, None);
-        Self::create_filled(files, options, policy, options.first_metadata(), fill)
+        Self::create_filled(files, options, policy, options.first_metadata(), None, fill)
     }
 
     /// Creates a filter whose first commit publishes the file that `fill` makes; `fill` also returns the file's
-    /// counters.
+    /// counters. The file has the rights of `model`, if there is one.
     pub(crate) fn create_filled(
         files: Files,
         options: &Options,
         policy: Policy,
         metadata: Metadata,
+        model: Option<&Rights>,
         fill: impl FnOnce(&Files) -> Result<(UnpublishedFile, Counts)>,
     ) -> Result<Self> {
-        let lock = lock_absent(&files, &options.disk, options.wait)?;
+        let lock = lock_absent(&files, &options.disk, model, options.wait)?;
         let (file, counts) = fill(&files)?;
         let identity = file.identity;
         events::created(&files.data, identity.geometry.regions());

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gowk::disk::{Disk, SystemDisk};
-use gowk::{Error, JournalDefect, Lookup, Options, Reader, Writer};
+use gowk::{Error, JournalDefect, Lookup, Options, Reader, Untrusted, Writer};
 
 fn key(i: u64) -> [u8; 8] {
     i.to_le_bytes()
@@ -59,7 +59,8 @@ fn a_folder_in_the_journals_place_is_refused_by_name() {
     fs::create_dir(dir.path().join("urls-journal")).unwrap();
     let refused =
         Options::new().open(dir.path().join("urls")).and_then(|mut writer| writer.commit()).unwrap_err();
-    assert!(matches!(refused, Error::Journal { defect: JournalDefect::NotAJournal, .. }), "{refused}");
+    assert!(matches!(refused, Error::Untrusted { problem: Untrusted::NotAFile, .. }), "{refused}");
+    assert!(refused.to_string().contains("urls-journal"), "{refused}");
 }
 
 #[test]

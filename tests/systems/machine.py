@@ -23,7 +23,7 @@ PACKAGES = {
     "fuse2fs": "fuse2fs",
 }
 # A bound for hangs, not for speed.
-PATIENCE = 150
+PATIENCE = int(os.environ.get("GOWK_SYSTEMS_PATIENCE", "150"))
 MIB = 1 << 20
 
 

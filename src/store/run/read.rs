@@ -11,7 +11,7 @@ use super::{ENTRIES, Head, PAGE, RECORDS, Record, RecordKey, Records, WORDS, get
 use crate::disk::Disk;
 use crate::error::{Error as FilterError, IoContext};
 use crate::store::error::{Error, Result};
-use crate::system::PlainMap;
+use crate::system::{PlainMap, open_regular};
 
 /// Records that are compared one after the other; more are halved first.
 const FEW: u64 = 16;
@@ -31,10 +31,8 @@ pub(in super::super) struct Run {
 impl Run {
     /// Opens a run, after comparing its head with its length.
     pub(in super::super) fn open(path: &Path, disk: &Arc<dyn Disk>) -> Result<Self> {
-        let file = File::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => FilterError::NotFound { path: path.to_owned() },
-            _ => FilterError::io(path, "open", error),
-        })?;
+        let file = open_regular(path, false)?;
+        let file = file.ok_or_else(|| FilterError::NotFound { path: path.to_owned() })?;
         let length = file.metadata().at(path, "look at")?.len();
         let wrong_length = |expected: String| Error::WrongFile {
             path: path.to_owned(),

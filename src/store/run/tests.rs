@@ -42,7 +42,7 @@ fn write(kind: Kind, at_most: u64, records: impl IntoIterator<Item = Record>) ->
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run");
     let mut writer =
-        RunWriter::create(&path, &disk(), (STORE, UUID), (kind, epoch_of(kind)), at_most).unwrap();
+        RunWriter::create(&path, &disk(), None, (STORE, UUID), (kind, epoch_of(kind)), at_most).unwrap();
     records.into_iter().for_each(|record| writer.push(record).unwrap());
     let told = writer.seal().unwrap();
     if let Some((_, bytes)) = told {

@@ -8,6 +8,7 @@ use super::{BODY, ENTRIES, Head, PAGE, RECORDS, Record, RecordKey, WORDS, put, s
 use crate::Kind;
 use crate::disk::Disk;
 use crate::error::{IoContext, Result as FilterResult};
+use crate::system::{Rights, rights};
 
 /// Pages that are written together.
 const TOGETHER: usize = 256;
@@ -30,17 +31,18 @@ pub(in super::super) struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    /// Begins a run of at most `at_most` records, in a file that must not exist.
+    /// Begins a run of at most `at_most` records, in a file that must not exist, and gets these rights.
     pub(in super::super) fn create(
         path: &'a Path,
         disk: &Arc<dyn Disk>,
+        rights: Option<&Rights>,
         (store, uuid): ([u8; 16], [u8; 16]),
         (kind, epoch): (Kind, u64),
         at_most: u64,
     ) -> FilterResult<Self> {
         let bits = Head::index_bits(at_most);
         let head = Head { store, uuid, records: 0, kind, epoch, bits };
-        let file = disk.create(path, 0o666).at(path, "create")?;
+        let file = rights::create(&**disk, path, rights).at(path, "create")?;
         let index = vec![0; 1 << bits];
         let (buffer, disk) = (Vec::with_capacity(TOGETHER * PAGE), disk.clone());
         Ok(Self { path, disk, file, head, buffer, filled: RECORDS, written: 1, index, last: None })

@@ -11,7 +11,8 @@ use super::super::text::LONGEST;
 use super::super::version::FIRST;
 use super::{Put, Storage};
 use crate::disk::Disk;
-use crate::error::{IoContext, Result as FilterResult};
+use crate::error::{Error as FilterError, IoContext, Result as FilterResult, Untrusted};
+use crate::system::{Rights, length_of_regular, open_regular, rights};
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 1 << 20;
@@ -47,10 +48,10 @@ impl Folder {
         let folder = Self::new(root, disk.clone());
         folder.check_unused()?;
         for own in [VERSIONS, SHARDS, RUNS, INCOMING] {
-            make_dir(&**disk, &folder.path(own))?;
+            make_dir(&**disk, &folder.folder(own)?)?;
         }
         for shard in 0..shards {
-            make_dir(&**disk, &folder.path(&shard_folder(shard)))?;
+            make_dir(&**disk, &folder.folder(&shard_folder(shard))?)?;
         }
         // Protects: the folders. What is put into them later is synced with them alone.
         folder.settle(SHARDS)?;
@@ -64,7 +65,7 @@ impl Folder {
     fn check_unused(&self) -> Result<()> {
         let in_the_way = || Error::Exists { path: self.root.clone() };
         let present =
-            |folder: &str| if self.path(folder).is_dir() { self.list(folder, "") } else { Ok(Vec::new()) };
+            |folder: &str| if self.folder(folder)?.is_dir() { self.list(folder, "") } else { Ok(Vec::new()) };
         if self.list("", "")?.iter().any(|name| ![VERSIONS, SHARDS, RUNS, INCOMING].contains(&&**name)) {
             return Err(in_the_way());
         }
@@ -87,13 +88,33 @@ impl Folder {
         root.join(DESCRIPTION).is_file() && root.join(VERSIONS).is_dir()
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        if name.is_empty() { self.root.clone() } else { self.root.join(name) }
+    /// The path of an object. Fails if a folder on the way is a symbolic link: it may lead into another store, whose files
+    /// would be removed.
+    fn path(&self, name: &str) -> FilterResult<PathBuf> {
+        let (folder, name) = name.rsplit_once('/').unwrap_or(("", name));
+        Ok(self.folder(folder)?.join(name))
+    }
+
+    /// Like `path`, for a folder.
+    fn folder(&self, name: &str) -> FilterResult<PathBuf> {
+        let mut path = self.root.clone();
+        for part in name.split('/').filter(|part| !part.is_empty()) {
+            path.push(part);
+            if path.is_symlink() {
+                return Err(FilterError::Untrusted { path, problem: Untrusted::SymbolicLink });
+            }
+        }
+        Ok(path)
+    }
+
+    /// Creates a file with the rights of the store.
+    fn create(&self, path: &Path) -> FilterResult<File> {
+        rights::create(&*self.disk, path, self.rights().as_ref()).at(path, "create")
     }
 
     /// Writes a new file and syncs it.
     fn write_draft(&self, draft: &Path, text: &[u8]) -> FilterResult<()> {
-        let file = self.disk.create(draft, 0o666).at(draft, "create")?;
+        let file = self.create(draft)?;
         let written = self.disk.write_at(&file, text, 0).at(draft, "write");
         // Protects: the text, before it has the name under which it is read.
         let synced = written.and_then(|()| self.disk.sync(&file).at(draft, "sync"));
@@ -107,7 +128,7 @@ impl Folder {
     fn copy(&self, from: &Path, to: &Path) -> FilterResult<()> {
         let source = File::open(from).at(from, "open")?;
         let length = source.metadata().at(from, "look at")?.len();
-        let target = self.disk.create(to, 0o666).at(to, "create")?;
+        let target = self.create(to)?;
         let mut piece = vec![0; PIECE];
         let mut offset = 0;
         while offset < length {
@@ -134,7 +155,7 @@ impl Storage for Folder {
         bytes: &[u8],
         due: &mut dyn FnMut() -> Result<bool>,
     ) -> Result<Put> {
-        let (path, draft) = (self.path(name), self.path(draft));
+        let (path, draft) = (self.path(name)?, self.path(draft)?);
         self.write_draft(&draft, bytes)?;
         let outcome = match due() {
             Ok(true) => self.disk.link(&draft, &path),
@@ -158,10 +179,10 @@ impl Storage for Folder {
     }
 
     fn put_file(&self, name: &str, local: &Path) -> FilterResult<()> {
-        let place = self.path(name);
+        let place = self.path(name)?;
         match self.disk.rename(local, &place, true) {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                let near = self.path(INCOMING).join(place.file_name().unwrap_or_default());
+                let near = self.folder(INCOMING)?.join(place.file_name().unwrap_or_default());
                 self.copy(local, &near)?;
                 let _ = self.disk.remove(local);
                 self.disk.rename(&near, &place, true).at(&place, "rename")?;
@@ -174,36 +195,36 @@ impl Storage for Folder {
     }
 
     fn local(&self, name: &str) -> FilterResult<PathBuf> {
-        Ok(self.path(name))
+        let path = self.path(name)?;
+        length_of_regular(&path)?;
+        Ok(path)
     }
 
     fn forget(&self, _: &str) {}
 
     fn workplace(&self) -> FilterResult<PathBuf> {
-        Ok(self.path(INCOMING))
+        self.folder(INCOMING)
+    }
+
+    fn rights(&self) -> Option<Rights> {
+        let description = open_regular(&self.root.join(DESCRIPTION), false).ok()??;
+        Rights::of(&description).ok()
     }
 
     fn get(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {
-        let path = self.path(name);
-        let file = match File::open(&path) {
-            Err(error) if is_absent(&error) => return Ok(None),
-            outcome => outcome.at(&path, "open")?,
-        };
+        let path = self.path(name)?;
+        let Some(file) = open_regular(&path, false).or_else(none_if_absent)? else { return Ok(None) };
         let mut bytes = Vec::new();
         file.take(LONGEST).read_to_end(&mut bytes).at(&path, "read")?;
         Ok(Some(bytes))
     }
 
     fn length(&self, name: &str) -> FilterResult<Option<u64>> {
-        let path = self.path(name);
-        match path.metadata() {
-            Err(error) if is_absent(&error) => Ok(None),
-            outcome => Ok(Some(outcome.at(&path, "look at")?.len())),
-        }
+        length_of_regular(&self.path(name)?).or_else(none_if_absent)
     }
 
     fn list(&self, folder: &str, after: &str) -> FilterResult<Vec<String>> {
-        let path = self.path(folder);
+        let path = self.folder(folder)?;
         let names = crate::system::names(&path).at(&path, "list")?;
         let mut names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
         names.retain(|name| **name > *after);
@@ -212,7 +233,7 @@ impl Storage for Folder {
     }
 
     fn delete(&self, name: &str) -> FilterResult<Option<u64>> {
-        let path = self.path(name);
+        let path = self.path(name)?;
         let bytes = path.symlink_metadata().map_or(0, |metadata| metadata.len());
         match self.disk.remove(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -221,13 +242,21 @@ impl Storage for Folder {
     }
 
     fn settle(&self, folder: &str) -> FilterResult<()> {
-        let path = self.path(folder);
+        let path = self.folder(folder)?;
         self.disk.sync_dir(&path).at(&path, "sync")
     }
 }
 
 fn is_removed(outcome: &io::Result<()>) -> bool {
     outcome.as_ref().map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
+}
+
+/// `None` if a part of the path is missing.
+fn none_if_absent<T>(error: FilterError) -> FilterResult<Option<T>> {
+    match error {
+        FilterError::Io { source, .. } if is_absent(&source) => Ok(None),
+        error => Err(error),
+    }
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -292,14 +321,14 @@ mod tests {
     fn what_cannot_be_looked_at_is_an_error_and_not_absent() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(dir.path(), Failing::default());
-        std::os::unix::fs::symlink("loop", folder.path("loop")).unwrap();
+        std::os::unix::fs::symlink("loop", folder.root.join("loop")).unwrap();
         assert!(folder.get("loop").is_err() && folder.length("loop").is_err());
-        assert!(matches!(Folder::find(&folder.path("loop")), Err(Error::Filter(_))));
+        assert!(matches!(Folder::find(&folder.root.join("loop")), Err(Error::Filter(_))));
         assert!(folder.delete(SHARDS).is_err());
         for absent in ["none", "none/none", "file/none"] {
-            std::fs::write(folder.path("file"), b"").unwrap();
+            std::fs::write(folder.root.join("file"), b"").unwrap();
             assert!(folder.get(absent).unwrap().is_none() && folder.length(absent).unwrap().is_none());
-            assert!(matches!(Folder::find(&folder.path(absent)), Err(Error::NotFound { .. })));
+            assert!(matches!(Folder::find(&folder.root.join(absent)), Err(Error::NotFound { .. })));
         }
         assert!(folder.delete("none").unwrap().is_none());
     }
@@ -338,7 +367,7 @@ mod tests {
             let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
             std::fs::write(&local, &bytes).unwrap();
             folder.put_file(&format!("{RUNS}/r"), &local).unwrap();
-            assert!(std::fs::read(folder.path(RUNS).join("r")).unwrap() == bytes, "{length}");
+            assert!(std::fs::read(folder.root.join(RUNS).join("r")).unwrap() == bytes, "{length}");
             assert!(!local.exists() && folder.list(INCOMING, "").unwrap().is_empty());
         }
         let dir = tempfile::tempdir().unwrap();

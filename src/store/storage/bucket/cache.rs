@@ -4,24 +4,28 @@
 //!
 //! 1. A file has its name only once it is whole.
 //! 2. Any file may be removed at any time: who has it open goes on, and others fetch it again.
-//! 3. Nothing is removed but files with names that gowk gives: the folder may hold other things of its owner.
+//! 3. The folder belongs to the user or to root, and others may not write to it: its names can be guessed, and nothing
+//!    in a copy proves who made it.
+//! 4. Nothing is removed but files with names that gowk gives: the folder may hold other things of its owner.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Seek as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::Name;
-use crate::error::{Error as FilterError, IoContext, Result as FilterResult};
-use crate::system::new_uuid;
+use crate::error::{Error as FilterError, IoContext, Result as FilterResult, Untrusted};
+use crate::system::{names, new_uuid};
 
 /// The folder of the cache, and the bytes that it may hold.
 const FOLDER: &str = "GOWK_CACHE";
 const SIZE: &str = "GOWK_CACHE_SIZE";
 const DEFAULT_SIZE: u64 = 16 << 30;
+/// The bit of a folder's mode by which everybody may write to it.
+const OTHERS_WRITE: u32 = 0o002;
 /// The folder of files that are being fetched or made.
 const WORK: &str = "work";
 /// What a process that died has left there is removed after this time.
@@ -85,7 +89,19 @@ impl Cache {
         Ok(folder)
     }
 
+    /// Makes the folder, unless it is there; fails if others may have put copies of their own into it.
+    fn check_root(&self) -> FilterResult<()> {
+        let found = Self::make(self.root.clone())?.metadata().at(&self.root, "look at")?;
+        let own = rustix::process::geteuid().as_raw();
+        let is_own = [0, own].contains(&found.uid()) && found.mode() & OTHERS_WRITE == 0;
+        if is_own {
+            return Ok(());
+        }
+        Err(FilterError::Untrusted { path: self.root.clone(), problem: Untrusted::Cache })
+    }
+
     pub(super) fn workplace(&self) -> FilterResult<PathBuf> {
+        self.check_root()?;
         Self::make(self.root.join(WORK))
     }
 
@@ -101,6 +117,7 @@ impl Cache {
         fetch: impl Fn(&Path) -> FilterResult<Arc<File>>,
     ) -> FilterResult<PathBuf> {
         let path = self.path(name);
+        self.check_root()?;
         let mut tries = 0;
         loop {
             if let Ok(file) = File::open(&path) {
@@ -157,7 +174,8 @@ impl Cache {
     /// Takes a local file as the copy of an object. It is gone from its place then.
     pub(super) fn adopt(&self, name: &str, local: &Path) {
         let path = self.path(name);
-        let placed = Self::make(self.own.clone()).is_ok() && fs::rename(local, &path).is_ok();
+        let made = self.check_root().and_then(|()| Self::make(self.own.clone()));
+        let placed = made.is_ok() && fs::rename(local, &path).is_ok();
         if placed {
             self.trim(&path);
         } else {
@@ -172,22 +190,24 @@ impl Cache {
 
     /// Removes the files that were used least recently, until the cache is as large as it may be; but not this one.
     fn trim(&self, newest: &Path) {
-        let files = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+        let files = |folder: &Path| names(folder).unwrap_or_default();
         let (now, mut found, mut bytes) = (SystemTime::now(), Vec::new(), 0_u64);
-        for folder in files(&self.root) {
-            let is_work = folder.file_name() == WORK;
-            if !is_work && !is_hex(&folder.file_name()) {
+        for name in files(&self.root) {
+            let is_work = name == WORK;
+            let folder = self.root.join(&name);
+            if !is_work && !is_hex(&name) || folder.is_symlink() {
                 continue;
             }
-            for file in files(&folder.path()) {
-                let Ok(metadata) = file.metadata() else { continue };
-                let (path, used) = (file.path(), metadata.modified().unwrap_or(now));
+            for name in files(&folder) {
+                let path = folder.join(&name);
+                let Ok(metadata) = path.symlink_metadata() else { continue };
+                let used = metadata.modified().unwrap_or(now);
                 if is_work {
                     let is_left = now.duration_since(used).is_ok_and(|age| age > LEFT);
-                    if is_left && (is_hex(&file.file_name()) || is_named(&file.file_name())) {
+                    if is_left && (is_hex(&name) || is_named(&name)) {
                         let _ = fs::remove_file(path);
                     }
-                } else if metadata.is_file() && is_named(&file.file_name()) {
+                } else if metadata.is_file() && is_named(&name) {
                     bytes += metadata.len();
                     found.push((used, metadata.len(), path));
                 }
