@@ -241,9 +241,21 @@ pub enum Error {
     /// Another file has taken the filter's name while a writer had it.
     #[error(
         "{}: another file has taken this name since the filter was opened; nothing was changed; \
-         move that file away and commit again, or open it and begin anew", path.display()
+         give the filter its name back and commit again, or open the other file and begin anew", path.display()
     )]
     NameTaken {
+        /// The filter file.
+        path: PathBuf,
+    },
+
+    /// The filter's name leads to no file any more: somebody removed or renamed the file while a writer had it. Nothing of
+    /// the transaction is kept.
+    #[error(
+        "{}: was removed or renamed since it was opened, so nothing was committed; give the file its name back and commit \
+         again, or restore it from a copy, as `gowk copy` makes one, and begin anew",
+        path.display()
+    )]
+    Removed {
         /// The filter file.
         path: PathBuf,
     },
@@ -489,8 +501,10 @@ pub enum Error {
         difference: Difference,
     },
 
-    /// The file was replaced by a filter with another seed. Hashes made under the old seed find nothing there.
-    #[error("{}: was replaced by a filter that hashes otherwise; open it again", path.display())]
+    /// Another filter was written over the file in place, under its writer, as by `cp other live`; or the file was replaced by
+    /// a filter with another seed, under which hashes that a reader has made find nothing. A writer is poisoned, and has
+    /// written nothing into the other filter.
+    #[error("{}: was replaced by another filter; open it again, and repeat what was not committed", path.display())]
     Replaced {
         /// The filter file.
         path: PathBuf,

@@ -27,7 +27,7 @@ pub use metadata::Metadata;
 pub use page::DamagedPage;
 pub(crate) use page::{Page, Sealer, tally};
 pub use superblock::Growth;
-pub(crate) use superblock::{Identity, Policy, RawCounts, Superblock, kind_code};
+pub(crate) use superblock::{GENERATION_AT, Identity, Policy, RawCounts, Superblock, UUID_AT, kind_code};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -108,7 +108,7 @@ impl Error {
     /// The kind of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::NotFound { .. } | Self::Removed { .. } => ErrorKind::NotFound,
             Self::Exists { .. } => ErrorKind::Exists,
             Self::NotGowk { .. } | Self::Empty { .. } | Self::Untrusted { .. } => ErrorKind::Foreign,
             Self::Version { .. } | Self::Features { .. } | Self::HashMismatch { .. } => {
@@ -178,6 +178,7 @@ impl Error {
             | Self::Unclosed { path, .. }
             | Self::Stalled { path, .. }
             | Self::NameTaken { path, .. }
+            | Self::Removed { path, .. }
             | Self::HardLinks { path, .. }
             | Self::Full { path, .. }
             | Self::Growth { path, .. }

@@ -224,11 +224,15 @@ const fn sequence_at(region: RegionId) -> u64 {
 }
 
 /// The bytes with which the live area of a new file begins; all others are zeros.
-pub(crate) fn of_new_file(copy: &LiveCopy, state: [u8; 8]) -> Vec<u8> {
+///
+/// The epoch begins at a random number: if another file is written over this one in place (`cp other live`), readers see
+/// another epoch at once. `salt` is random, and fresh in every new file.
+pub(crate) fn of_new_file(copy: &LiveCopy, state: [u8; 8], salt: u64) -> Vec<u8> {
     let mut bytes = vec![0; LIVE_METADATA as usize];
     let counts = RawCounts::from(copy.counts);
     let mut put = |at: u64, value: &[u8]| bytes[at as usize..][..value.len()].copy_from_slice(value);
     put(LIVE_STATE, &state);
+    put(LIVE_EPOCH, &first_epoch(salt).to_le_bytes());
     put(LIVE_NOW, &now_word(copy.counts.epoch).to_le_bytes());
     put(LIVE_COPY, &next_even(0).to_le_bytes());
     put(LIVE_COUNTERS, &copy.commit.to_le_bytes());
@@ -236,6 +240,11 @@ pub(crate) fn of_new_file(copy: &LiveCopy, state: [u8; 8]) -> Vec<u8> {
     put(LIVE_METADATA_LENGTH, &(copy.metadata.len() as u64).to_le_bytes());
     bytes.extend_from_slice(&copy.metadata);
     bytes
+}
+
+/// An even epoch, so low that it never wraps to 0.
+pub(super) const fn first_epoch(random: u64) -> u64 {
+    random >> 2 << 1
 }
 
 /// Sets the live area of a copy in memory, all zeros before, to that of an idle file at `commit`.

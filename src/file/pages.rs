@@ -9,7 +9,10 @@ use zerocopy::FromZeros;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
-use crate::format::{BUCKETS_PER_PAGE, Geometry, Identity, PAGE, PAGES_PER_REGION, Page, PageId, Sealer};
+use crate::format::{
+    BUCKETS_PER_PAGE, GENERATION_AT, Geometry, Identity, PAGE, PAGES_PER_REGION, Page, PageId, SUPERBLOCK,
+    Sealer, UUID_AT,
+};
 use crate::options::Verify;
 use crate::system::{Map, Paging};
 
@@ -95,6 +98,18 @@ impl Pages {
     /// The path of the file.
     pub(crate) const fn path(&self) -> &Arc<Path> {
         &self.path
+    }
+
+    /// Whether the map shows the file of this filter and generation. Another one may have been written over it in place.
+    ///
+    /// One superblock is enough: bits of the other may have rotted.
+    pub(crate) fn show(&self, identity: &Identity) -> bool {
+        let (uuid, generation) = (u128::from_le_bytes(identity.uuid), identity.geometry.generation);
+        [0, SUPERBLOCK].into_iter().any(|slot| {
+            let word = |at: u64| u128::from(self.map.word(((slot + at) / 8) as usize));
+            word(UUID_AT) | word(UUID_AT + 8) << 64 == uuid
+                && self.map.half(((slot + GENERATION_AT) / 4) as usize) == generation
+        })
     }
 
     /// Whether every page was found intact.

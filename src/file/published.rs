@@ -17,7 +17,7 @@ use std::sync::Arc;
 use zerocopy::IntoBytes;
 
 use super::journal::Journal;
-use super::live::{Live, LiveCopy, LiveHead, LiveRead};
+use super::live::{Live, LiveCopy, LiveHead, LiveRead, first_epoch};
 use super::medium::Medium;
 use super::overlay::{Overlay, PageBits, RegionChange, changed_pages};
 use super::pages::{Pages, Region};
@@ -87,8 +87,7 @@ impl PublishedFile {
         }
         let other_damaged = superblocks.other_damaged;
         let medium = Medium { file: &file, disk: &*disk, geometry: superblocks.newest.identity.geometry };
-        // The epoch is even, and so low that it never wraps to 0.
-        let mended = medium.mend_live(random(path)? >> 2 << 1, &files)?;
+        let mended = medium.mend_live(first_epoch(random(path)?), &files)?;
         let published = Self::assemble(files, disk, file, superblocks.newest, superblocks.slot, verify)?;
         let live = mended || published.pages.map.is_idle() && published.live_differs();
         let found = Found { superblock: other_damaged, live };
@@ -232,6 +231,15 @@ impl PublishedFile {
         Ok(())
     }
 
+    /// Fails with [`Error::Replaced`] if another filter was written over this one in place. Whatever this process wrote into
+    /// it would damage it.
+    pub(crate) fn check_own(&self) -> Result<()> {
+        if self.pages.show(&self.checkpoint.identity) {
+            return Ok(());
+        }
+        Err(Error::Replaced { path: self.files.data.clone() })
+    }
+
     /// Reserves the live-area space that applying an overlay needs; fails on a full disk.
     pub(crate) fn reserve(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
         self.live.reserve(overlay.ascending().map(|(region, _)| region), copy)
@@ -239,6 +247,7 @@ impl PublishedFile {
 
     /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
     pub(crate) fn apply(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
+        self.check_own()?;
         let regions = overlay.ascending().map(|(region, _)| region);
         let mut words = [0; _];
         self.live.apply(regions, copy, |region| match overlay.region(region) {
@@ -295,6 +304,7 @@ impl PublishedFile {
         superblock: Superblock,
     ) -> Result<()> {
         debug_assert_eq!(superblock.commit, copy.commit);
+        self.check_own()?;
         let salt = random(&self.files.data)?;
         // Protects: the pages, before any superblock says that the journal is not needed for them.
         self.sync()?;
@@ -339,6 +349,7 @@ impl PublishedFile {
 
     /// Writes and syncs the state: in use, or idle.
     pub(crate) fn set_in_use(&self, in_use: bool) -> Result<()> {
+        self.check_own()?;
         let state = if in_use { STATE_IN_USE } else { STATE_IDLE };
         let written = self.disk.write_at(&self.file, &state, LIVE + LIVE_STATE);
         written.at(&self.files.data, "write")?;

@@ -201,7 +201,7 @@ fn head_of(state: [u8; 8], superblock: &Superblock, copy: &LiveCopy, path: &Path
     let older = Superblock { id: superblock.id.saturating_sub(1), ..superblock.clone() };
     let mut head = superblock.encode(path)?;
     head.extend(older.encode(path)?);
-    head.extend(of_new_file(copy, state));
+    head.extend(of_new_file(copy, state, superblock.salt));
     Ok(head)
 }
 

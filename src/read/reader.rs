@@ -273,7 +273,12 @@ impl Reader {
     pub(super) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
-            self.shared.view.store(Arc::new(View::open(&self.shared.files, &self.shared.options)?));
+            let view = View::open(&self.shared.files, &self.shared.options)?;
+            let uuid = |view: &View| view.superblock.identity.uuid;
+            if !self.shared.options.follow && uuid(&view) != uuid(seen) {
+                return Err(Error::Replaced { path: self.path().to_owned() });
+            }
+            self.shared.view.store(Arc::new(view));
             // For the threads that have the old view.
             seen.leave();
         }

@@ -70,7 +70,7 @@ impl View {
         if let Some(start) = start {
             self.pages.paging.waited.store(start.elapsed() > WAITED * items.len() as u32, Ordering::Relaxed);
         }
-        if !self.is_consistent(epoch) {
+        if !(self.is_consistent(epoch) && self.is_own()) {
             let absent = found.iter().enumerate().filter(|(_, found)| !**found);
             uncertain = absent.map(|(index, _)| index).collect();
         }

@@ -40,8 +40,8 @@ impl View {
     }
 
     /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. `None` if the
-    /// file must be opened anew: the wait was so long that the writer may have died, the writer gave up, or the file
-    /// has changed since it was replayed privately.
+    /// file must be opened anew: the wait was so long that the writer may have died, the writer gave up, the file
+    /// has changed since it was replayed privately, or another one was written over it.
     #[inline]
     pub(super) fn read_consistent<T>(
         &self,
@@ -55,7 +55,16 @@ impl View {
             return (certain(&outcome) || self.is_consistent(epoch)).then_some(outcome);
         }
         let mut patience = Patience::default();
-        self.pages.map.read_consistent(region, look, certain, || patience.wait())
+        let outcome = self.pages.map.read_consistent(region, look, &certain, || patience.wait())?;
+        // Compared after the reads: the other file may have been written meanwhile.
+        (certain(&outcome) || self.is_own()).then_some(outcome)
+    }
+
+    /// An outcome that is no damage, or damage of this file; `None` for that of another one that was written over it.
+    fn of_own<T>(&self, outcome: Result<T>) -> Option<Result<T>> {
+        let is_others =
+            matches!(outcome, Err(Error::Damaged { .. } | Error::Field { .. })) && !self.shows_own();
+        (!is_others).then_some(outcome)
     }
 
     pub(super) fn contains(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<bool>> {
@@ -72,7 +81,7 @@ impl View {
             };
             self.read_consistent(region, look, |found| matches!(found, Ok(true)))
         })?;
-        Some(match found {
+        Some(match self.of_own(found)? {
             Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(true),
             outcome => outcome,
         })
@@ -95,7 +104,7 @@ impl View {
             };
             self.read_consistent(region, look, |_| false)
         })?;
-        Some(match left {
+        Some(match self.of_own(left)? {
             Err(Error::Damaged { .. }) if on_damage == OnDamage::Present => Ok(u32::MAX),
             outcome => outcome,
         })
@@ -113,7 +122,7 @@ impl View {
                 let place = place.at(self.now::<W>().ok_or_else(|| self.no_epoch())?);
                 region::count(&mut VerifiedRegion { pages: self.contents(), region }, place)
             };
-            let count = self.read_consistent(region, look, |_| false)?;
+            let count = self.of_own(self.read_consistent(region, look, |_| false)?)?;
             Some(count.map(|count| kind.capped(count.unwrap_or(geometry.slots().highest_count()))))
         })
     }

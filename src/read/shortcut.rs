@@ -26,6 +26,10 @@ impl View {
             return;
         }
         let Some(epoch) = self.pages.map.quiet_epoch() else { return };
+        // A new epoch may be that of another file, which was written over this one.
+        if !self.has_noted(epoch) && !self.shows_own() {
+            return self.leave();
+        }
         let note = |noted: &std::sync::atomic::AtomicU64| {
             if noted.load(Ordering::Relaxed) != epoch {
                 noted.store(epoch, Ordering::SeqCst);
@@ -41,6 +45,13 @@ impl View {
         if self.is_left() {
             self.leave();
         }
+    }
+
+    /// Whether a lookup has noted this epoch.
+    #[inline]
+    pub(super) fn has_noted(&self, epoch: u64) -> bool {
+        let Shortcut { of_keys, of_hashes, .. } = &self.shortcut;
+        [of_keys, of_hashes].into_iter().any(|noted| noted.load(Ordering::Acquire) == epoch)
     }
 
     /// Whether a key is present; `None` if the lookup needs more than the shortcut.

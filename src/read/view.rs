@@ -241,6 +241,19 @@ impl View {
         Ok(self.source().is_some() && files.inode()?.is_some_and(|found| found != self.inode))
     }
 
+    /// Whether the map shows the file that was opened. False if another filter was written over it in place, as by
+    /// `cp other live`; the epoch is another one then.
+    #[cold]
+    pub(super) fn shows_own(&self) -> bool {
+        self.pages.show(&self.superblock.identity) || self.is_in_memory()
+    }
+
+    /// Like `shows_own`, but compares nothing while the epoch is the one that lookups have noted.
+    #[inline]
+    pub(super) fn is_own(&self) -> bool {
+        self.has_noted(self.pages.map.epoch()) || self.shows_own()
+    }
+
     /// Whether the view is current; if not, the file must be opened anew.
     #[inline]
     pub(super) fn is_current(&self, files: &Files) -> Result<bool> {
@@ -254,6 +267,9 @@ impl View {
             return Ok(!is_left && (!self.pages.map.superseded() || files.inode()? == Some(self.inode)));
         }
         if self.is_left_behind() {
+            return Ok(false);
+        }
+        if !self.is_own() {
             return Ok(false);
         }
         if !self.pages.map.flagged() {
@@ -304,7 +320,10 @@ impl View {
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
-        self.inode == other.inode && self.replayed.is_some() == other.replayed.is_some()
+        let uuid = |view: &Self| view.superblock.identity.uuid;
+        self.inode == other.inode
+            && uuid(self) == uuid(other)
+            && self.replayed.is_some() == other.replayed.is_some()
     }
 
     pub(super) fn busy(&self, op: &'static str) -> Error {

@@ -39,7 +39,7 @@ pub(crate) fn open_regular(path: &Path, write: bool) -> Result<Option<File>> {
             return Err(match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::LOOP | Errno::MLINK) if path.is_symlink() => untrusted(Untrusted::SymbolicLink),
                 Some(Errno::ISDIR | Errno::NXIO | Errno::NODEV) => untrusted(Untrusted::NotAFile),
-                _ => Error::Io { path: path.to_owned(), op: "open", source: error },
+                _ => Error::io(path, "open", error),
             });
         }
     };
@@ -64,7 +64,8 @@ impl Files {
     pub(crate) fn open_side(&self, path: &Path, write: bool) -> Result<Option<File>> {
         let opened = match open_regular(path, write) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
-                Err(source).at(path, "open, which needs the owner and the mode of the filter beside it,")
+                let op = "open, which needs the owner and the mode of the filter beside it,";
+                Err(Error::Io { path: path.to_owned(), op, source })
             }
             opened => opened,
         };

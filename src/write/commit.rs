@@ -116,6 +116,9 @@ impl WriterState {
         if let Err(error) = checked.and_then(|()| self.check_name(files)) {
             return (Some(self), Err(error));
         }
+        if let Err(error) = self.check_own() {
+            return self.failed(CommitFailure::Poison(error));
+        }
         if matches!(self.transaction.work, Work::Unpublished(..)) {
             return self.publish(files, options, next);
         }
@@ -125,22 +128,30 @@ impl WriterState {
         }
     }
 
-    /// Fails if another file has the filter's name. A publication would replace that file, and nobody would find a
-    /// journaled commit.
+    /// Fails if the filter's name leads to another file or to none. A publication would replace that file, and nobody
+    /// would find a journaled commit.
     fn check_name(&self, files: &Files) -> Result<()> {
         let Some(published) = self.transaction.work.published() else { return Ok(()) };
         let own = Inode::of(&published.file.metadata().at(&files.data, "look at")?);
         match files.inode()? {
-            Some(found) if found != own => Err(Error::NameTaken { path: files.data.clone() }),
-            _ => Ok(()),
+            Some(found) if found == own => Ok(()),
+            Some(_) => Err(Error::NameTaken { path: files.data.clone() }),
+            None => Err(Error::Removed { path: files.data.clone() }),
         }
+    }
+
+    /// Fails if another filter was written over this one.
+    fn check_own(&self) -> Result<()> {
+        self.transaction.work.published().map_or(Ok(()), PublishedFile::check_own)
     }
 
     pub(super) fn failed(self: Box<Self>, failure: CommitFailure) -> (Option<Box<Self>>, Result<()>) {
         match failure {
             CommitFailure::Clean(error) => (Some(self), Err(error)),
             CommitFailure::Poison(error) => {
-                if let Some(published) = self.transaction.work.published() {
+                if let Some(published) = self.transaction.work.published()
+                    && published.check_own().is_ok()
+                {
                     // If this fails too, readers are safe: they have seen nothing of the transaction, or the epoch
                     // stays odd.
                     let _ = published.live.set_poisoned(&published.file);

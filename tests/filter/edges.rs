@@ -92,19 +92,23 @@ fn a_journal_that_was_never_finished_is_replaced() {
 
 /// Moves another filter over one that a writer has open; then the writer commits.
 fn moved_over(dir: &Path, change: impl FnOnce(&mut Writer)) {
-    let (path, other) = (dir.join("live"), dir.join("other"));
+    let [path, other, own] = ["live", "other", "own"].map(|name| dir.join(name));
     filter(&path, 0..10);
     filter(&other, 1000..6000);
     let mut writer = Options::new().open_existing(&path).unwrap();
     change(&mut writer);
+    fs::rename(&path, &own).unwrap();
     fs::rename(&other, &path).unwrap();
     let before = fs::read(&path).unwrap();
     let refused = writer.commit().unwrap_err();
     assert!(matches!(refused, Error::NameTaken { .. }), "{refused}");
-    assert!(refused.to_string().contains("move that file away"), "{refused}");
+    assert!(refused.to_string().contains("give the filter its name back"), "{refused}");
     assert!(fs::read(&path).unwrap() == before, "the other filter was changed");
     // The remedy that the message names.
     fs::rename(&path, &other).unwrap();
+    let refused = writer.commit().unwrap_err();
+    assert!(matches!(refused, Error::Removed { .. }), "{refused}");
+    fs::rename(&own, &path).unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
     assert!(all_present(&Reader::open(&other).unwrap(), 1000..6000));

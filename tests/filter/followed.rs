@@ -270,3 +270,97 @@ fn another_file_under_the_name_is_an_error_and_a_missing_one_is_not() {
     assert!(all_found(&memory, 0));
     assert_eq!(memory.path(), PathBuf::from(&live).canonicalize().unwrap());
 }
+
+/// `cp other live`: the file keeps its inode, and gets another filter's bytes.
+fn write_over(dir: &Path, live: &Path, round: u64, options: &Options) {
+    let other = dir.join("other");
+    filled(&other, round, options);
+    std::fs::copy(&other, live).unwrap();
+    for name in ["other", "other-journal", "other-lock"] {
+        std::fs::remove_file(dir.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn readers_go_on_with_a_filter_that_was_written_over_theirs_in_place() {
+    // The same length, and a longer file: a shorter one would take the map's pages away.
+    for (slots, grows) in
+        [(SlotsPerBucket::Four, false), (SlotsPerBucket::Two, false), (SlotsPerBucket::Four, true)]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let live = dir.path().join("live");
+        let of_round = |round: u64| {
+            let capacity = if grows { 40_000 * (round + 1) } else { 40_000 };
+            Options::new().slots_per_bucket(slots).capacity(capacity).seed(round)
+        };
+        filled(&live, 0, &of_round(0));
+        let reader = Reader::open(&live).unwrap();
+        let batches = Reader::open(&live).unwrap();
+        let lookups = Reader::open(&live).unwrap().lookups();
+        let hash = reader.hash(key(0, 0)).unwrap();
+        assert!(all_found(&batches, 0) && reader.contains(hash).unwrap());
+        for round in 0..5 {
+            // Twice, so that the second time takes the shortcut.
+            for _ in 0..2 {
+                assert!(keys(round).iter().all(|key| reader.contains(key).unwrap()), "{slots:?} {round}");
+                assert!(keys(round).iter().all(|key| reader.count(key).unwrap() == 1), "{slots:?} {round}");
+                assert!(keys(round).iter().all(|key| lookups.contains(key).unwrap()), "{slots:?} {round}");
+                assert!(all_found(&batches, round), "{slots:?} {round}");
+            }
+            assert_eq!(reader.len().unwrap(), KEYS);
+            write_over(dir.path(), &live, round + 1, &of_round(round + 1));
+            assert!(matches!(reader.contains(hash), Err(Error::Replaced { .. })));
+        }
+    }
+}
+
+#[test]
+fn a_writer_whose_file_another_filter_was_written_over_leaves_that_alone() {
+    type End = fn(gowk::Writer);
+    let ends: [End; 4] = [
+        |mut writer| {
+            let refused = writer.commit().unwrap_err();
+            assert!(matches!(refused, Error::Replaced { .. }), "{refused}");
+            assert!(writer.insert(b"later").is_err());
+        },
+        |writer| assert!(writer.close().is_err()),
+        |mut writer| assert!(writer.checkpoint().is_err()),
+        drop,
+    ];
+    for end in ends {
+        let dir = tempfile::tempdir().unwrap();
+        let live = dir.path().join("live");
+        filled(&live, 0, &of_round(0));
+        let mut writer = Options::new().open_existing(&live).unwrap();
+        writer.insert_batch(&keys(7)).unwrap().complete().unwrap();
+        writer.commit().unwrap();
+        writer.insert(b"not committed").unwrap();
+        write_over(dir.path(), &live, 1, &of_round(1));
+        let before = std::fs::read(&live).unwrap();
+        end(writer);
+        assert!(std::fs::read(&live).unwrap() == before);
+    }
+}
+
+#[test]
+fn a_commit_into_a_file_that_somebody_has_removed_fails_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (live, away) = (dir.path().join("live"), dir.path().join("away"));
+    filled(&live, 0, &of_round(0));
+    let mut writer = Options::new().open_existing(&live).unwrap();
+    for grown in [false, true] {
+        if grown {
+            writer.grow().unwrap();
+        }
+        writer.insert(b"key").unwrap();
+        std::fs::rename(&live, &away).unwrap();
+        let refused = writer.commit().unwrap_err();
+        assert!(matches!(refused, Error::Removed { .. }), "{refused}");
+        assert!(refused.to_string().contains("gowk copy") && refused.kind() == gowk::ErrorKind::NotFound);
+        assert!(!live.exists());
+        std::fs::rename(&away, &live).unwrap();
+        writer.commit().unwrap();
+    }
+    writer.close().unwrap();
+    assert!(Reader::open(&live).unwrap().contains(b"key").unwrap());
+}

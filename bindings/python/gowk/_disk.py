@@ -5,15 +5,19 @@ Invariants:
 1. A copy has the file's own name, which no other file ever has. It gets this name only when it is whole: all its pages
    match their checksums, and it is the file that the version names.
 2. If a copy is damaged later, the store reads its own file instead, and the copy is removed here.
-3. No process holds the files that a killed task leaves; a later task removes them.
+3. The folder belongs to the user of the process, and others cannot write to it: its name can be guessed, and what others
+   put there would be read as shards, or removed.
+4. No process holds the files that a killed task leaves; a later task removes them.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -37,6 +41,16 @@ class Disk:
 
     root: Path
     limit: int
+
+    @classmethod
+    def own(cls, root: Path, limit: int) -> Disk:
+        """The folder, made unless it is there. Raises ``PermissionError`` if it is another user's, or a link."""
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = root.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & stat.S_IWOTH:
+            why = "is a link or another user's, or everybody may write to it; give the Store a folder of your own with local="
+            raise PermissionError(errno.EACCES, why, str(root))
+        return cls(root, limit)
 
     @property
     def copies(self) -> Path:

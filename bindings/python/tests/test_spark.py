@@ -466,6 +466,23 @@ def test_a_task_leaves_a_rotten_copy_and_fetches_the_next(folder: Path) -> None:
     assert _tasks.Shard(plan).found(asked).sum() == 1000 and copy.read_bytes() == file.path.read_bytes()
 
 
+def test_a_local_folder_that_others_may_have_filled_is_refused(folder: Path) -> None:
+    own = Disk.own(folder / "a" / "own", 1).root
+    assert own.stat().st_mode & 0o777 == 0o700 and Disk.own(own, 1).root == own
+    everybodys, link = folder / "everybodys", folder / "link"
+    everybodys.mkdir()
+    everybodys.chmod(0o1777)
+    link.symlink_to(own)
+    planted = [everybodys, link]
+    if os.geteuid() == 0:
+        planted.append(folder / "nobodys")
+        planted[-1].mkdir()
+        os.chown(planted[-1], 65534, 65534)
+    for path in planted:
+        with pytest.raises(PermissionError, match="local="):
+            Disk.own(path, 1)
+
+
 @needs_a_folder("copies files out of the store, for which buckets have the cache")
 def test_local_disks_keep_no_more_than_they_are_told_to(folder: Path) -> None:
     store = gowk.Store.create(store_in(folder), shards=4, capacity=10_000, slots_per_bucket=2, seed=7)

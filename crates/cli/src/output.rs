@@ -274,8 +274,14 @@ impl Output {
         self.key(key)
     }
 
+    /// Writes a line of a message; escapes control characters, which paths and names of metadata may hold.
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
-        let written = writeln!(self.stream, "{line}");
+        self.text(escaped(line))
+    }
+
+    /// Writes lines as they are.
+    pub(super) fn text(&mut self, lines: impl Display) -> Result<(), Failure> {
+        let written = writeln!(self.stream, "{lines}");
         written.map_err(|source| self.failed(source))
     }
 
@@ -348,11 +354,16 @@ fn last_byte(path: &Path) -> Option<u8> {
 
 /// Writes one line to standard error; escapes control characters, which paths may hold.
 pub(super) fn note(message: impl Display) {
-    let mut line = String::from("gowk: ");
-    for c in message.to_string().chars() {
+    event(format_args!("gowk: {}", escaped(message)));
+}
+
+/// A text without control characters: a terminal would obey them, and a newline would make two lines of one.
+fn escaped(text: impl Display) -> String {
+    let mut line = String::new();
+    for c in text.to_string().chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
     }
-    event(line);
+    line
 }
 
 /// Writes one line to standard error, unchanged.

@@ -55,7 +55,7 @@ impl Report {
         match output {
             Some(path) => fs::write(path, page).map_err(Failure::of_file(path, "write"))?,
             None => {
-                standard.line(page.trim_end())?;
+                standard.text(page.trim_end())?;
                 standard.flush()?;
             }
         }

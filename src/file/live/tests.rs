@@ -663,12 +663,16 @@ fn the_live_area_of_a_new_file_is_that_of_its_commit() {
         file.write_all_at(&state, LIVE + LIVE_STATE).unwrap();
         let mut stored = vec![0; (geometry.sums() - LIVE) as usize];
         file.read_exact_at(&mut stored, LIVE).unwrap();
-        let new = of_new_file(&copy, state);
+        let salt = 0x1234_5678_9abc_def1;
+        file.write_all_at(&first_epoch(salt).to_le_bytes(), LIVE + LIVE_EPOCH).unwrap();
+        file.read_exact_at(&mut stored, LIVE).unwrap();
+        let new = of_new_file(&copy, state, salt);
         assert!(new == stored[..new.len()], "{metadata}");
         assert!(stored[new.len()..].iter().all(|byte| *byte == 0));
         let map = Map::shared(&file, geometry).unwrap();
         assert_eq!((map.is_idle(), map.now()), (state == STATE_IDLE, Some(3970)));
         assert_eq!(map.live_copy().unwrap(), copy);
+        assert!(map.epoch() == 0x91a_2b3c_4d5e_6f78_u64 && first_epoch(u64::MAX) < u64::MAX / 2);
     }
 }
 

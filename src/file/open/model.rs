@@ -17,6 +17,7 @@
 //! programs violates an invariant.
 
 use std::fmt::Write as _;
+use std::fs::OpenOptions;
 
 use super::*;
 use crate::explorer::{self, Model, Outcome, assert_each_breaks, explore};

@@ -1,6 +1,7 @@
 //! Invariants checked: a writer holds a lock on the file that its lock file's name leads to, even if somebody removes
 //! the file while the writer opens; and while a writer verifies all pages at opening, others can open the file.
 
+use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,3 +1,5 @@
+use std::fs::OpenOptions;
+
 use super::*;
 
 /// Two open file descriptions of one file, as two processes would have.

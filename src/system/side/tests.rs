@@ -26,7 +26,8 @@ fn fifo(path: &Path) {
 
 #[test]
 fn what_somebody_planted_under_a_derived_name_is_refused_at_once_and_left_alone() {
-    let plants: [(fn(&Path, &Path), Untrusted); 6] = [
+    type Plant = fn(&Path, &Path);
+    let plants: [(Plant, Untrusted); 6] = [
         (|name, other| symlink(other, name).unwrap(), Untrusted::SymbolicLink),
         (|name, _| symlink("leads nowhere", name).unwrap(), Untrusted::SymbolicLink),
         (|name, other| fs::hard_link(other, name).unwrap(), Untrusted::HardLinks { links: 2 }),

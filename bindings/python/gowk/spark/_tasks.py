@@ -45,8 +45,10 @@ class Plan:
 
     def disk(self) -> Disk:
         # Spark tells its Python processes the executor's folders for temporary files, and empties them at the end.
-        ours = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-        return Disk(Path(self.local or ours) / "gowk", self.local_bytes)
+        ours = self.local or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        # Users share the folder for temporary files.
+        root = Path(ours) / "gowk" if ours else Path(tempfile.gettempdir()) / f"gowk-{os.geteuid()}"
+        return Disk.own(root, self.local_bytes)
 
     def open(self) -> Files:
         if self.path.startswith("s3://"):

@@ -42,3 +42,17 @@ fn one_repair_mends_a_stale_live_area() {
     assert!(status == 0 && said.contains("\"live_differs\":false"), "{said}");
     assert!(tool(&["repair"]).1.contains("nothing to repair"));
 }
+
+#[test]
+fn names_with_control_characters_are_shown_escaped_and_make_no_lines_of_their_own() {
+    let folder = Folder::new();
+    let name = "f\n\u{1b}[31mred";
+    folder.run(&["dedup", name], "key\n").done();
+    for verb in ["info", "verify"] {
+        let text = folder.run(&[verb, name], "").done();
+        assert!(text.contains(r"f\n\u{1b}[31mred") && !text.contains('\u{1b}'), "{text}");
+    }
+    let description: serde_json::Value =
+        serde_json::from_str(&folder.run(&["info", name, "--json"], "").done()).unwrap();
+    assert!(description["file"].as_str().unwrap().ends_with(name), "{description}");
+}
