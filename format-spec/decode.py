@@ -1496,10 +1496,12 @@ def self_test():
         assert found == ([1, 1, 1, 1, 0] if kind == "set" else [0, 599, 3, 1, 0]), "counts of %s: %s" % (kind, found)
     with open(os.path.join(HERE, "README.md"), encoding="utf-8") as text:
         readme = text.read()
+    with open(os.path.join(HERE, "examples.txt"), encoding="utf-8") as text:
+        readme += text.read()
     assert groups(0x0C00740074F975F2, Width(4)) == [(0x75F2, 1), (0x74F9, 123)]
     for expected in (place_examples(), split_examples(), forgetting_examples(), width_table(), copies_table(),
                      forgetting_table()):
-        assert "\n".join(expected) in readme, "README.md lacks the table that begins %s" % expected[0]
+        assert "\n".join(expected) in readme, "the specification lacks the table that begins %s" % expected[0]
     constants = dict(re.findall(r"^\| ([A-Za-z0-9 -]+) \| ([0-9a-f ]+) \|$", readme, re.M))
     for name, value in (
         ("page size", PAGE), ("buckets per page", BUCKETS_PER_PAGE), ("pages per region", PAGES_PER_REGION),

@@ -2,6 +2,30 @@
 //!
 //! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules are those
 //! of `format-spec/README.md`, section 4.
+//!
+//! # Where a counting filter puts a copy
+//!
+//! The format leaves this to the writer (section 4.4). *Its group* is the group that matches the key; of several, the one
+//! with the longest tail. The first step that applies is taken. No step but 12 and 13 saturates a group:
+//!
+//! 1. If a saturated group matches, nothing changes: it stands for this copy too.
+//! 2. Its group counts the copy without another digit, in i1 or else in i2.
+//! 3. Several groups of one bucket that match become one, which counts the copy too, in i1 or else in i2.
+//! 4. As 2, with another digit, in a free lane of the same bucket. The groups of a bucket may change their lanes.
+//! 5. As 4, after the search has freed a lane of that bucket, or after the group, with its new digit, was put into either of
+//!    its buckets.
+//! 6. A new entry takes the lowest empty lane of i1; else of i2.
+//! 7. If either bucket is quarantined, nothing is stored. (Step 5 is skipped then, too.)
+//! 8. A new entry takes a lane that the search (`search.rs`) frees in i1 or i2, or displaces groups (`displacement.rs`).
+//! 9. The groups of i1 and i2 that match become one, which counts the copy too and is put into either bucket.
+//! 10. If step 8 met groups of several lanes: as 9, or the copy is a new entry if no group matches; and a group that is in
+//!     its way is divided.
+//! 11. If step 8 met groups of several lanes: two groups share an entry (`sharing.rs`), which makes room for the copy.
+//! 12. This copy saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take
+//!     from the other first.
+//! 13. If step 8 met groups of several lanes: two groups of one entry, of more copies than a group counts, become a saturated
+//!     one, which makes room for the copy.
+//! 14. There is no room. Nothing has changed.
 
 use std::convert::Infallible;
 
