@@ -22,7 +22,6 @@ use crate::cuckoo::{
 use crate::error::{Error, Result};
 use crate::file::LiveCopy;
 use crate::file::live::Live;
-use crate::options::Options;
 use crate::system::{Disk, SystemDisk};
 
 const SPEC: &str = include_str!("../../format-spec/README.md");
