@@ -101,7 +101,7 @@
 //! Unix only. Memory maps and `flock` must work, as they do on a local file system. No other process may cut the file
 //! short while it is mapped, as `cp shorter live` does: accesses behind the cut raise SIGBUS, as do those to a block that the
 //! disk cannot read. SIGBUS kills the process unless it has a handler, and the access cannot be continued. The library
-//! installs no handler. The tool `gowk` has one, in a thread of the crate `signal-hook`, which says what happened and exits.
+//! installs no handler.
 //! A filter of the same length or a longer one that is written over the file is noticed: [`Error::Replaced`]. To replace a
 //! filter, rename another one over it, or use [`Reader::copy_over`]. A process and its fork share the locks of a filter
 //! that was opened before the fork: open it after forking.

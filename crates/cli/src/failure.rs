@@ -113,14 +113,6 @@ pub(super) enum Failure {
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
 
-    /// SIGBUS.
-    #[error(
-        "{}: cut short by another program, or a page of it lost by its disk, while it was mapped (SIGBUS); `gowk verify` says \
-         what is left, else restore it from a copy; to replace a filter, rename another one over it, and never write over it",
-        names_of(found)
-    )]
-    LostPages { found: Vec<PathBuf> },
-
     /// `cause` came while the commit `number` was being made, and it may be durable or not. The first `committed` keys
     /// were committed before; this commit holds the keys after them, up to key `taken`.
     #[error(
@@ -153,12 +145,6 @@ pub(super) enum Failure {
     /// After `cause`, committing the keys taken before it failed too.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
-}
-
-/// The files, or words for one whose name is unknown.
-fn names_of(files: &[PathBuf]) -> String {
-    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    if names.is_empty() { "a mapped file".to_owned() } else { names.join(", ") }
 }
 
 /// The likely meaning of a file's name in the place of a key.

@@ -144,8 +144,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(gowk) => gowk.verb,
         Err(error) => tips::improved(error, &arguments, &Gowk::command()).exit(),
     };
-    let ready = stop::survive_file_size_limits().and_then(|()| stop::explain_lost_pages());
-    match ready.and_then(|()| verb.run()) {
+    match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::NotFound) => 1,
         // The exit code that a shell reports for a process that died of the signal.

@@ -1,13 +1,12 @@
 //! Signals. The first SIGINT, SIGTERM or SIGHUP asks the verb to finish, and the second one kills the process. A signal
 //! that was ignored when the process began, as under `nohup`, stays ignored. SIGXFSZ becomes an error of the write that
-//! caused it. SIGBUS, with which the system answers a load from a map whose file was cut short, becomes a message.
+//! caused it.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
-use signal_hook::consts::{SIGBUS, SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
@@ -18,45 +17,6 @@ use super::failure::Failure;
 pub(super) fn survive_file_size_limits() -> Result<(), Failure> {
     let outcome = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     outcome.map(drop).map_err(|source| Failure::System { op: "listen to signals", source })
-}
-
-/// Ends the process with a message and exit code 2 once a mapped page cannot be had.
-///
-/// The handler only writes to a pipe, and a thread waits at its other end: nothing else is safe in a handler. The load that
-/// failed is tried again and again meanwhile, and never goes on.
-pub(super) fn explain_lost_pages() -> Result<(), Failure> {
-    let failed = |source| Failure::System { op: "listen to signals", source };
-    let mut signals = Signals::new([SIGBUS]).map_err(failed)?;
-    let listen = move || {
-        if signals.forever().next().is_some() {
-            let found = files_cut_short(Path::new("/proc/self/maps"));
-            super::output::note(&Failure::LostPages { found });
-            std::process::exit(2);
-        }
-    };
-    thread::Builder::new().name("pages".to_owned()).spawn(listen).map_err(failed)?;
-    Ok(())
-}
-
-/// The smallest page of memory.
-const PAGE: u64 = 4096;
-
-/// The mapped files that are shorter than their maps, by a list as Linux gives it.
-fn files_cut_short(maps: &Path) -> Vec<PathBuf> {
-    // `7f00-7f10 r--s 00001000 08:01 1234   /path`: addresses, rights, offset, device, inode and path.
-    let is_cut = |line: &str| {
-        let mut words = line.splitn(6, ' ');
-        let (from, to) = words.next()?.split_once('-')?;
-        let offset = u64::from_str_radix(words.nth(1)?, 16).ok()?;
-        let length = u64::from_str_radix(to, 16).ok()?.checked_sub(u64::from_str_radix(from, 16).ok()?)?;
-        let path = PathBuf::from(words.nth(2)?.trim_start());
-        let found = path.is_absolute().then(|| path.metadata())?.ok()?.len();
-        (found.next_multiple_of(PAGE) < offset.saturating_add(length)).then_some(path)
-    };
-    let maps = std::fs::read_to_string(maps).unwrap_or_default();
-    let mut found: Vec<PathBuf> = maps.lines().filter_map(is_cut).collect();
-    found.dedup();
-    found
 }
 
 /// The signals that this process ignores, the first one in the lowest bit; none if the system does not show them.

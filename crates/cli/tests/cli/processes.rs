@@ -408,32 +408,6 @@ fn a_copy_of_a_filter_with_a_journal_to_replay_is_whole() {
 }
 
 #[test]
-fn a_filter_that_is_cut_short_under_the_tool_ends_it_with_a_line_that_names_it() {
-    let folder = Folder::new();
-    for (verb, answer) in [("check", Some("a")), ("insert", None)] {
-        folder.run(&["create", "f", "--capacity", "100000", "--force"], "").done();
-        folder.run(&["insert", "f"], "a\nb\n").done();
-        let mut tool = folder.start(&[verb, "f"]);
-        let (out, err) = (tool.out_lines(), tool.err_lines());
-        tool.give("a\n");
-        match answer {
-            Some(answer) => assert_eq!(out.next(), answer),
-            // The writer has the file once it says that it is in use.
-            None => {
-                becomes_true(|| std::fs::read(folder.path("f")).unwrap()[131_072..].starts_with(b"gowkbusy"))
-            }
-        }
-        File::options().write(true).open(folder.path("f")).unwrap().set_len(4096).unwrap();
-        tool.give("b\n");
-        drop(tool.stdin.take());
-        let (status, err) = (tool.wait(), err.rest().join("\n"));
-        assert_eq!((status.code(), err.lines().count()), (Some(2), 1), "{status} {err}");
-        assert!(err.contains("/f: cut short") && err.contains("SIGBUS"), "{err}");
-        std::fs::remove_file(folder.path("f")).unwrap();
-    }
-}
-
-#[test]
 fn a_filter_that_another_one_is_copied_over_goes_on_answering() {
     let folder = Folder::new();
     let keys = |of: &str| (0..1000).map(|key| format!("{of}{key}\n")).collect::<String>();
