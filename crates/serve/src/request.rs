@@ -172,7 +172,8 @@ mod tests {
     fn malformed_requests_are_refused_and_others_are_read() {
         let read = |text: &str| all(text.as_bytes());
         assert_eq!(read("*1\r\n$4\r\nPING\r\nPING\r\n\r\n").unwrap().len(), 3);
-        assert_eq!(read("*0\r\n*-1\r\n*1\r\n$0\r\n\r\n").unwrap(), [vec![], vec![], vec![vec![]]]);
+        let expected: [Vec<Vec<u8>>; 3] = [vec![], vec![], vec![vec![]]];
+        assert_eq!(read("*0\r\n*-1\r\n*1\r\n$0\r\n\r\n").unwrap(), expected);
         assert_eq!(read("*1\r\n*1\r\n"), Err(Malformed::NotBulk(b'*')));
         assert_eq!(read("*1\r\n$-1\r\n"), Err(Malformed::Number("bulk length")));
         assert_eq!(read("*x\r\n"), Err(Malformed::Number("multibulk length")));
