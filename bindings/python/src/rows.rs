@@ -137,8 +137,11 @@ fn keys_of(array: &dyn Array) -> (Vec<&[u8]>, Option<Vec<u32>>) {
 fn of_offsets<T: ByteArrayType>(array: &GenericByteArray<T>) -> impl Iterator<Item = &[u8]> {
     let data = array.value_data();
     // Arrow checks the offsets of arrays made here, but not those of arrays from other libraries.
-    let key = |[start, end]: &[T::Offset; 2]| data.get(start.as_usize()..end.as_usize()).unwrap_or_default();
-    array.value_offsets().array_windows().map(key)
+    let key = |pair: &[T::Offset]| match pair {
+        [start, end] => data.get(start.as_usize()..end.as_usize()).unwrap_or_default(),
+        _ => &[],
+    };
+    array.value_offsets().windows(2).map(key)
 }
 
 /// The keys of the rows that are not null.
