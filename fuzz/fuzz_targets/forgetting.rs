@@ -23,8 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gowk::{
-    Batches, Error, GrowthRefusal, HashKind, KeyHash, Lookup, Options, Reader, Retention, Seen,
-    SlotsPerBucket, Writer,
+    Error, GrowthRefusal, HashKind, KeyHash, Lookup, Options, Reader, Retention, Seen, SlotsPerBucket, Writer,
 };
 use gowk_fuzz::{Input, folder};
 use libfuzzer_sys::fuzz_target;

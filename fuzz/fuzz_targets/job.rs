@@ -21,9 +21,9 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Component, Path, PathBuf};
 
-use gowk_ingest::{Error, Event, Ingest, Job, State, Summary};
 use gowk::{Lookup, Options, Reader};
 use gowk_fuzz::{Input, folder};
+use gowk_ingest::{Error, Event, Ingest, Job, State, Summary};
 use libfuzzer_sys::fuzz_target;
 
 /// A run stops after this many records or commits: a few bytes may decompress to millions of empty keys.
