@@ -86,7 +86,7 @@ pub(super) struct InsertArgs {
     #[arg(long, value_name = "PATH")]
     seen: Option<PathBuf>,
 
-    /// At the end, say on standard error how many keys were read, new, seen before and refused, how many records had no
+    /// Report counts on standard error at the end: how many keys were read, new, seen before and refused, how many records had no
     /// key, and how long it took; on a terminal this is said in any case
     #[arg(long)]
     stats: bool,

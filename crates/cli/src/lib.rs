@@ -44,7 +44,7 @@ mod window;
 
 use std::ffi::OsString;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use failure::Failure;
 use outcome::Outcome;
@@ -128,6 +128,29 @@ impl Verb {
     }
 }
 
+/// The command with one line for each option in `-h`. `--help` has the whole text.
+fn brief(command: Command) -> Command {
+    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let command = verbs.iter().fold(command, |command, verb| command.mut_subcommand(verb, brief));
+    command.mut_args(|arg| {
+        let Some(help) = arg.get_help().map(ToString::to_string) else { return arg };
+        let whole = arg.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
+        let clause = first_clause(&help).to_owned();
+        let short = Arg::help(arg, clause);
+        short.long_help(whole)
+    })
+}
+
+/// The text up to the end of its first clause; up to a comma if that is still longer than a line.
+fn first_clause(text: &str) -> &str {
+    const LINE: usize = 50;
+    let up_to = |text: &'_ str, ends: &[&str]| {
+        ends.iter().filter_map(|end| text.find(end)).min().unwrap_or(text.len())
+    };
+    let clause = text.get(..up_to(text, &[". ", "; ", ": ", " (", " [", ", as "])).unwrap_or(text);
+    if clause.len() <= LINE { clause } else { clause.get(..up_to(clause, &[", "])).unwrap_or(clause) }
+}
+
 /// Runs the verb that the arguments name, and returns the exit code. The first argument is the program's name. Wrong
 /// arguments and `--help` end the process.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
@@ -140,7 +163,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         ));
         return 2;
     }
-    let verb = match Gowk::try_parse_from(&arguments) {
+    let parsed = brief(Gowk::command()).try_get_matches_from(&arguments);
+    let verb = match parsed.and_then(|matches| Gowk::from_arg_matches(&matches)) {
         Ok(gowk) => gowk.verb,
         Err(error) => tips::improved(error, &arguments, &Gowk::command()).exit(),
     };
@@ -167,5 +191,19 @@ mod tests {
     #[test]
     fn the_arguments_of_all_verbs_are_consistent() {
         Gowk::command().debug_assert();
+        brief(Gowk::command()).debug_assert();
+    }
+
+    #[test]
+    fn a_short_help_is_the_first_clause() {
+        assert_eq!(
+            first_clause("Keys end with NUL, in input and output"),
+            "Keys end with NUL, in input and output"
+        );
+        assert_eq!(
+            first_clause("Commit also after every KEYS keys. A filter is"),
+            "Commit also after every KEYS keys"
+        );
+        assert_eq!(first_clause("Report each commit; \"unknown\": in doubt"), "Report each commit");
     }
 }

@@ -207,8 +207,9 @@ fn copies_of_counting_filters_add_up_in_a_merge_and_can_be_removed() {
         let counted = folder.run(&["count", "sum"], lines(key..key + 1)).done();
         assert!(counted.starts_with(&format!("{copies}\t")), "{counted}");
     }
-    // The second merge adds the copies again.
-    folder.run(&["merge", "twice", "g", "g", "--sealed"], "").done();
+    // A copy is another filter, so its copies are added again.
+    folder.run(&["copy", "g", "copy"], "").done();
+    folder.run(&["merge", "twice", "g", "copy", "--sealed"], "").done();
     assert_eq!(folder.info("twice")["copies"], 60_000);
     folder.run(&["remove", "sum"], lines(0..30_000)).done();
     folder.run(&["remove", "sum"], lines(20_000..50_000)).done();
@@ -608,17 +609,24 @@ fn create_points_out_a_rate_nearby_that_takes_less_room() {
 }
 
 #[test]
-fn journal_and_lock_take_the_mode_of_the_filter() {
+fn a_new_journal_and_lock_take_the_mode_of_the_filter_and_others_keep_their_own() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::with_filter(&["--capacity", "1000"]);
+    let modes = || {
+        ["f", "f-journal", "f-lock"]
+            .map(|name| folder.path(name).metadata().unwrap().permissions().mode() & 0o777)
+    };
     for mode in [0o600, 0o664, 0o640] {
         crate::run::set_mode(&folder.path("f"), mode);
+        let [_, journal, lock] = modes();
         // A new key each time, as a run without changes does not touch the journal.
         folder.run(&["insert", "f", &mode.to_string()], "").done();
-        for name in ["f", "f-journal", "f-lock"] {
-            let found = folder.path(name).metadata().unwrap().permissions().mode() & 0o777;
-            assert_eq!(found, mode, "{name}: {found:o}, not {mode:o}");
+        assert_eq!(modes(), [mode, journal, lock]);
+        for name in ["f-journal", "f-lock"] {
+            std::fs::remove_file(folder.path(name)).unwrap();
         }
+        folder.run(&["insert", "f", &format!("again {mode}")], "").done();
+        assert_eq!(modes(), [mode; 3]);
     }
 }
 

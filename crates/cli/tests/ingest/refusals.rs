@@ -98,6 +98,8 @@ fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
     }
     folder.write("job.toml", job.replace("\"new\"", "\"second-name\""));
     refused_and_unchanged(&folder, &["second-name: belongs to the filter itself"]);
+    // A lock file with two names is refused itself.
+    std::fs::remove_file(folder.path("second-name")).unwrap();
     // Another name of the filter.
     symlink("f", folder.path("link")).unwrap();
     let of_link = job.replace("\"f\"", "\"link\"");
