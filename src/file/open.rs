@@ -206,7 +206,7 @@ fn open_data(path: &Path, write: bool) -> Result<File> {
         Ok(Some(file)) => Ok(file),
         Ok(None) => Err(Error::NotFound { path: path.to_owned() }),
         Err(Error::Untrusted { problem: Untrusted::NotAFile, .. }) if path.is_dir() => {
-            Err(io::Error::from(io::ErrorKind::IsADirectory)).at(path, "open")
+            Err(io::Error::from(rustix::io::Errno::ISDIR)).at(path, "open")
         }
         Err(Error::Untrusted { problem: Untrusted::NotAFile, .. }) => {
             Err(Error::NotGowk { path: path.to_owned() })

@@ -44,7 +44,7 @@ fn page_mut(words: &mut Region, id: PageId) -> &mut Page {
 pub(crate) fn read_superblocks(file: &File, path: &std::path::Path) -> Result<RawSuperblocks> {
     let metadata = file.metadata().at(path, "look at")?;
     if metadata.is_dir() {
-        return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)).at(path, "open");
+        return Err(std::io::Error::from(rustix::io::Errno::ISDIR)).at(path, "open");
     }
     Ok(RawSuperblocks::read(metadata.len(), |bytes, offset| file.read_exact_at(bytes, offset)))
 }

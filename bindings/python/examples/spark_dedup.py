@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import gowk
 import gowk.spark
 
-URLS = Path(__file__).parents[2] / "examples" / "urls.txt.gz"
+URLS = Path(__file__).parents[3] / "examples" / "urls.txt.gz"
 
 
 def lay_out(folder: Path) -> list[Path]:

@@ -181,6 +181,15 @@ fn job_described(py: Python<'_>, error: &gowk_ingest::Error, message: String) ->
             raised.value(py).setattr("number", number)?;
             return Ok(raised);
         }
+        // As the first of them, so that callers can tell causes apart; all keys that were read are committed.
+        gowk_ingest::Error::Inputs { failed, summary, .. } => {
+            let Some(first) = failed.first() else { return exception(py, "JobError", message, &details) };
+            let raised = job_described(py, first, message)?;
+            if let Some(summary) = summary {
+                raised.value(py).setattr("committed", summary.run.keys)?;
+            }
+            return Ok(raised);
+        }
         gowk_ingest::Error::Job { path, problem, .. } => {
             let system = if let JobProblem::Read(source) = problem { Some(source) } else { None };
             ("JobError", Some(path), system)

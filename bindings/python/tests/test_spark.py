@@ -40,7 +40,7 @@ from conftest import THOROUGH
 import gowk
 
 HERE = Path(__file__).parent
-URLS = Path(os.environ.get("GOWK_URLS", HERE.parent.parent / "examples" / "urls.txt.gz"))
+URLS = Path(os.environ.get("GOWK_URLS", HERE.parents[2] / "examples" / "urls.txt.gz"))
 ROUNDS = 20 if THOROUGH else 1
 RATE = 1e-3
 

@@ -40,7 +40,7 @@ def equal(what, found, expected):
     print(f"{what}: {len(found)} distinct keys, as expected")
 
 
-def main(gowk, urls=HERE.parents[2] / "examples" / "urls.txt.gz"):
+def main(gowk, urls=HERE.parents[3] / "examples" / "urls.txt.gz"):
     with tempfile.TemporaryDirectory() as folder:
         make(pathlib.Path(folder), ROWS.format(urls=urls), 5000)
         for path in sorted(pathlib.Path(folder).glob("*.parquet")):
