@@ -2,8 +2,10 @@
 
 import importlib
 import sys
+from typing import Any
 
 _module = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+_interpreters: Any
 try:
     _interpreters = importlib.import_module(_module)
 except ImportError:  # Not CPython: it has none.
