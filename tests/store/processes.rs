@@ -149,7 +149,8 @@ fn claimed(store: &Store, processes: u64, batches: u64) -> (Vec<u64>, u64) {
         while (told.len() as u64) < batches {
             let mut child = start("claim", store.path(), process, 1 + told.len() as u64..1 + batches);
             let out = child.stdout.take().unwrap();
-            let patience = random.below(6) + 1;
+            let (patience, mut is_killed) = (random.below(6) + 1, false);
+            // To the end, also after the kill: a token below the last one would be refused.
             for line in BufReader::new(out).lines().map_while(Result::ok) {
                 let Some((number, new)) = line.strip_prefix('@').and_then(|line| line.split_once(" new "))
                 else {
@@ -159,15 +160,14 @@ fn claimed(store: &Store, processes: u64, batches: u64) -> (Vec<u64>, u64) {
                 known.fetch_add(again.parse().unwrap(), std::sync::atomic::Ordering::Relaxed);
                 let new: Vec<u64> = new.split(',').filter_map(|key| key.parse().ok()).collect();
                 told.insert(number.parse::<u64>().unwrap(), new);
-                if told.len() % patience == 0 && kills < batches / 2 {
+                if !is_killed && told.len() % patience == 0 && kills < batches / 2 {
                     // It may be anywhere in its next batch.
                     std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
                     child.kill().unwrap();
-                    kills += 1;
-                    break;
+                    (is_killed, kills) = (true, kills + 1);
                 }
             }
-            child.wait().unwrap();
+            assert!(child.wait().unwrap().success() || is_killed, "process {process} failed");
         }
         told
     };
