@@ -6,11 +6,20 @@
 //!    the number below it, and on no other.
 //! 2. Before the link, the text of the version is synced, and so are the files that it names and their names.
 //! 3. Nothing is published on top of a version whose name could still come undone.
-//! 4. The draft of a version is made before the newest number is looked at for the last time, and a vacuum removes drafts
-//!    before it removes versions. So a number that was vacuumed is never given again, however long a committer
-//!    was stopped: its draft is gone, and the link fails.
-//! 5. An object store has no drafts, and can give a number again. Nothing is told of a version there before a look at the
-//!    newest one shows that no vacuum had passed its number (section 13.2).
+//! 4. A number that was vacuumed is never given again in a folder. A committer may be stopped for any time before its
+//!    link. A vacuum removes drafts before versions. If it did so before this draft was made, the committer's second look
+//!    at the newest number sees the vacuum's version; if it does so after, the link fails, as the draft is gone.
+//! 5. An object store has no drafts, and can give a number n again. The committer reports nothing before it has looked at
+//!    the newest version L. If n was free because a vacuum had deleted it, the vacuum had published a version with a `first`
+//!    above n before, and `first` never falls: `first` of L is above n, and the look finds the stray. If n was free because
+//!    no version had had it, this version continues n - 1, and counts.
+//!
+//! Strays harm nothing. Their numbers are below `first`, so none is the newest version, and readers, commits and folds do
+//! not see it. The base of a token stays, so no stray takes its number. A vacuum that meets a stray in place of a version
+//! that stays is not based on the newest version any more, and starts over. The next vacuum deletes strays and their files.
+//!
+//! No base is deleted that a later version needs. A commit after a vacuum's version M continues M or a later version, so
+//! its base is not below the `fence` of M, nor below `first` of M. All other bases that it names, M names too.
 //!
 //! Crash cases: until the link, nothing is there but a draft. From the link on, the version is whole. If the name was not
 //! synced, a power cut takes the whole version or leaves it.

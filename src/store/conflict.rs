@@ -1,4 +1,8 @@
-//! Whether other commits have changed what one judged (`format-spec/STORE.md`, section 7.2).
+//! Whether other commits have changed what a commit judged (`format-spec/STORE.md`, section 7.2).
+//!
+//! A key whose shard has the same file in both versions is looked up only in runs that the base does not name. In a
+//! counting store this holds only while the newest version keeps all pending runs of the base apart: a merge may have
+//! cancelled a record.
 
 use super::Store;
 use super::commit::Change;

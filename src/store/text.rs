@@ -12,7 +12,8 @@ use super::error::{Error, Result};
 /// The format of `store.toml` and of version files.
 pub(super) const FORMAT: u64 = 1;
 
-/// The most bytes that `store.toml` and version files may have.
+/// The most bytes that `store.toml` and version files may have. No valid version is longer: a byte of a string takes at
+/// most six bytes of text, a token's table takes 256 without its strings, a shard's 640, and a run's 320.
 pub(super) const LONGEST: u64 = 1 << 28;
 /// Tokens of TOML, with whitespace and newlines, that a table of a version has at most: it has nine fields of seven tokens.
 /// A parser takes some 50 bytes of memory for each token, whatever it is.
