@@ -2,10 +2,10 @@
 //!
 //! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the
 //! tests make the images that a power cut after each operation can leave on the medium. Of the operations not synced
-//! by then, an image keeps a subset: every subset of up to 12 operations; of more, every prefix, all but each one,
-//! each one alone, and 64 random subsets. Writes are also torn, at sectors and at any byte. Names are undone until
-//! the folder is synced. What was stored through memory maps (the live area and unpublished files) is old, new, or
-//! noise.
+//! by then, an image keeps a subset: every subset of up to 8 operations (of 12 with `GOWK_THOROUGH=1`); of more, every
+//! prefix, all but each one, each one alone, and 64 random subsets. Writes are also torn, at sectors and at any byte.
+//! Names are undone until the folder is synced. What was stored through memory maps (the live area and unpublished files)
+//! is old, new, or noise.
 //!
 //! Invariants checked for each image (`power_cut_…`):
 //!

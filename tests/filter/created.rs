@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use gowk::{Error, Options, Reader, Writer};
 
+use crate::thorough;
+
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<_> =
@@ -62,10 +64,11 @@ fn of_many_who_create_a_filter_one_at_a_time_is_its_writer() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     let (inside, taken) = (AtomicU32::new(0), AtomicU32::new(0));
+    let filters = thorough::size("filters of many who create them", 150, 600);
     std::thread::scope(|scope| {
         for _ in 0..6 {
             scope.spawn(|| {
-                while taken.load(Ordering::SeqCst) < 600 {
+                while taken.load(Ordering::SeqCst) < filters {
                     match options().create(&path) {
                         Ok(writer) => {
                             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two writers at once");

@@ -66,7 +66,7 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
     let dir = tempfile::tempdir().unwrap();
     let live = dir.path().join("live");
     filled(&live, 0, &of_round(0));
-    let rounds = thorough::size("files moved over a filter", 20, 60);
+    let rounds = thorough::size("files moved over a filter", 10, 60);
     let (round, done, longest) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     thread::scope(|scope| {
@@ -211,7 +211,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
     let (live, new) = (dir.path().join("live"), dir.path().join("new"));
     filled(&live, 0, &of_round(0));
     let readers: Vec<Reader> = (0..3).map(|_| Reader::open(&live).unwrap()).collect();
-    let rounds = thorough::size("copies published over a filter", 20, 60);
+    let rounds = thorough::size("copies published over a filter", 10, 60);
     for round in 1..=rounds {
         filled(&new, round, &of_round(round).force(true));
         Reader::open(&new).unwrap().copy_over(&live, &mut |_, _| {}).unwrap();

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use gowk::{Lookup, Options};
@@ -18,7 +18,11 @@ use super::state::{Opening, State, key, open_and_look};
 use crate::thorough;
 
 /// All subsets are tried of up to this many unsettled operations.
-const ALL_SUBSETS: usize = 12;
+fn all_subsets() -> usize {
+    static MOST: OnceLock<usize> = OnceLock::new();
+    *MOST.get_or_init(|| thorough::size("unsynced operations of which all subsets are tried", 8, 12))
+}
+
 /// Of more operations, this many random subsets are tried beside the regular ones.
 const RANDOM_SUBSETS: usize = 64;
 /// A write of up to this many sectors is torn at each of them.
@@ -308,7 +312,7 @@ const fn kept(kept: bool) -> Fate {
 /// All subsets of a few operations. Of many: each prefix, all but each one, each one alone, and some at random.
 fn subsets(units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     let count = units.len();
-    if count <= ALL_SUBSETS {
+    if count <= all_subsets() {
         let subset = |set: usize| (0..count).map(|unit| kept(set >> unit & 1 == 1)).collect();
         return (0..1 << count).map(subset).collect();
     }
