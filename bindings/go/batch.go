@@ -4,6 +4,7 @@ package gowk
 import "C"
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -23,7 +24,10 @@ type place struct{ data, length uintptr }
 var _ = [1]byte{}[unsafe.Sizeof(place{})-unsafe.Sizeof(C.gowk_key{})]
 
 // Larger memory is not kept for the next batch.
-const mostKept = 64 << 20
+const mostKept = 1 << 20
+
+// Keys of one call of C. The copies of so many URLs stay in a processor's own cache until they are read.
+const together = 4096
 
 var scratches = sync.Pool{New: func() any {
 	s := &scratch{}
@@ -34,6 +38,43 @@ var scratches = sync.Pool{New: func() any {
 func (s *scratch) free() {
 	C.free(s.memory)
 	s.memory, s.size = nil, 0
+}
+
+// Calls with some keys after the other, and the index of their first, until a call fails. Calls once if there are no keys.
+func inParts(keys [][]byte, call func(first int, keys *C.gowk_key, n C.size_t) error) error {
+	for first := 0; ; first += together {
+		rest := keys[first:]
+		part := rest[:min(len(rest), together)]
+		var err error
+		withKeys(part, func(keys *C.gowk_key, n C.size_t) { err = call(first, keys, n) })
+		if err != nil || len(part) == len(rest) {
+			return err
+		}
+	}
+}
+
+// Changes keys in parts. A part with refused keys stops no other.
+func changeInParts(keys [][]byte, call func(int, *C.gowk_key, C.size_t, *C.gowk_error) C.int64_t) error {
+	var refused error
+	err := inParts(keys, func(first int, keys *C.gowk_key, n C.size_t) error {
+		var failure C.gowk_error
+		_, err := done(call(first, keys, n, &failure), &failure)
+		if errors.Is(err, ErrNoRoom) {
+			refused, err = err, nil
+		}
+		return err
+	})
+	if err == nil {
+		err = refused
+	}
+	return err
+}
+
+func min(a, b int) int {
+	if a < b {
+		return a
+	}
+	return b
 }
 
 // Calls with the keys as an array of C, which is right during the call.

@@ -90,11 +90,11 @@ func (r *Reader) Count(key []byte) (int64, error) {
 // ContainsBatch looks up keys, several times as fast as one by one, and returns an answer for each.
 func (r *Reader) ContainsBatch(keys [][]byte) ([]bool, error) {
 	found := make([]bool, len(keys))
-	var err error
-	withKeys(keys, func(keys *C.gowk_key, n C.size_t) {
-		_, err = r.call(func(failure *C.gowk_error) C.int64_t {
-			return C.gowk_reader_contains_batch(r.handle, keys, n, answers(found), failure)
+	err := inParts(keys, func(first int, keys *C.gowk_key, n C.size_t) error {
+		_, err := r.call(func(failure *C.gowk_error) C.int64_t {
+			return C.gowk_reader_contains_batch(r.handle, keys, n, answers(found[first:]), failure)
 		})
+		return err
 	})
 	return found, err
 }

@@ -126,24 +126,20 @@ func (s *Store) Update(token Token) (*Update, error) {
 	return u, nil
 }
 
-func (u *Update) batch(keys [][]byte, call func(*C.gowk_key, C.size_t, *C.gowk_error) C.int64_t) (err error) {
+func (u *Update) batch(keys [][]byte, call func(int, *C.gowk_key, C.size_t, *C.gowk_error) C.int64_t) error {
 	u.mutex.Lock()
 	defer u.mutex.Unlock()
 	if u.handle == nil {
 		return closed("the update")
 	}
-	withKeys(keys, func(keys *C.gowk_key, n C.size_t) {
-		var failure C.gowk_error
-		_, err = done(call(keys, n, &failure), &failure)
-	})
-	return err
+	return changeInParts(keys, call)
 }
 
 // InsertBatch inserts keys, as Writer.InsertBatch does.
 func (u *Update) InsertBatch(keys [][]byte) ([]Result, error) {
 	results := make([]Result, len(keys))
-	err := u.batch(keys, func(keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
-		return C.gowk_update_insert_batch(u.handle, keys, n, places(results), failure)
+	err := u.batch(keys, func(first int, keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
+		return C.gowk_update_insert_batch(u.handle, keys, n, places(results[first:]), failure)
 	})
 	return results, err
 }
@@ -151,8 +147,8 @@ func (u *Update) InsertBatch(keys [][]byte) ([]Result, error) {
 // RemoveBatch removes one copy of each key, as Writer.RemoveBatch does.
 func (u *Update) RemoveBatch(keys [][]byte) ([]bool, error) {
 	removed := make([]bool, len(keys))
-	err := u.batch(keys, func(keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
-		return C.gowk_update_remove_batch(u.handle, keys, n, answers(removed), failure)
+	err := u.batch(keys, func(first int, keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
+		return C.gowk_update_remove_batch(u.handle, keys, n, answers(removed[first:]), failure)
 	})
 	return removed, err
 }
@@ -246,10 +242,10 @@ func (r *StoreReader) ContainsBatch(keys [][]byte) ([]bool, error) {
 		return nil, r.isClosed()
 	}
 	found := make([]bool, len(keys))
-	var err error
-	withKeys(keys, func(keys *C.gowk_key, n C.size_t) {
+	err := inParts(keys, func(first int, keys *C.gowk_key, n C.size_t) error {
 		var failure C.gowk_error
-		_, err = done(C.gowk_store_reader_contains_batch(r.handle, keys, n, answers(found), &failure), &failure)
+		_, err := done(C.gowk_store_reader_contains_batch(r.handle, keys, n, answers(found[first:]), &failure), &failure)
+		return err
 	})
 	return found, err
 }

@@ -133,8 +133,8 @@ func (w *Writer) InsertAt(key []byte, seen time.Time) (Result, error) {
 // After any other error the results say New for keys that were inserted before it; they belong to the transaction.
 func (w *Writer) InsertBatch(keys [][]byte) ([]Result, error) {
 	results := make([]Result, len(keys))
-	_, err := w.batch(keys, func(keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
-		return C.gowk_writer_insert_batch(w.handle, keys, n, places(results), failure)
+	err := w.batch(keys, func(first int, keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
+		return C.gowk_writer_insert_batch(w.handle, keys, n, places(results[first:]), failure)
 	})
 	return results, err
 }
@@ -148,11 +148,11 @@ func (w *Writer) InsertBatchAt(keys [][]byte, seen []time.Time) ([]Result, error
 	for i, time := range seen {
 		times[i] = C.int64_t(time.UnixMilli())
 	}
-	_, err := w.batch(keys, func(keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
+	err := w.batch(keys, func(first int, keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
 		if n == 0 {
 			return C.gowk_writer_insert_batch_at(w.handle, nil, nil, 0, nil, failure)
 		}
-		return C.gowk_writer_insert_batch_at(w.handle, keys, &times[0], n, places(results), failure)
+		return C.gowk_writer_insert_batch_at(w.handle, keys, &times[first], n, places(results[first:]), failure)
 	})
 	return results, err
 }
@@ -167,26 +167,22 @@ func (w *Writer) InsertBatchFor(keys [][]byte, lifetimes []time.Duration) ([]Res
 	for i, lifetime := range lifetimes {
 		millis[i] = C.int64_t(lifetime.Milliseconds())
 	}
-	_, err := w.batch(keys, func(keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
+	err := w.batch(keys, func(first int, keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
 		if n == 0 {
 			return C.gowk_writer_insert_batch_for(w.handle, nil, nil, 0, nil, failure)
 		}
-		return C.gowk_writer_insert_batch_for(w.handle, keys, &millis[0], n, places(results), failure)
+		return C.gowk_writer_insert_batch_for(w.handle, keys, &millis[first], n, places(results[first:]), failure)
 	})
 	return results, err
 }
 
-func (w *Writer) batch(keys [][]byte, call func(*C.gowk_key, C.size_t, *C.gowk_error) C.int64_t) (n int64, err error) {
+func (w *Writer) batch(keys [][]byte, call func(int, *C.gowk_key, C.size_t, *C.gowk_error) C.int64_t) error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.handle == nil {
-		return 0, w.isClosed()
+		return w.isClosed()
 	}
-	withKeys(keys, func(keys *C.gowk_key, count C.size_t) {
-		var failure C.gowk_error
-		n, err = done(call(keys, count, &failure), &failure)
-	})
-	return n, err
+	return changeInParts(keys, call)
 }
 
 // Remove removes one copy of a key from a counting filter, and returns whether there was one. Remove only keys that were
@@ -205,8 +201,8 @@ func (w *Writer) Remove(key []byte) (bool, error) {
 // RemoveBatch removes one copy of each key, and returns for each whether there was one.
 func (w *Writer) RemoveBatch(keys [][]byte) ([]bool, error) {
 	removed := make([]bool, len(keys))
-	_, err := w.batch(keys, func(keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
-		return C.gowk_writer_remove_batch(w.handle, keys, n, answers(removed), failure)
+	err := w.batch(keys, func(first int, keys *C.gowk_key, n C.size_t, failure *C.gowk_error) C.int64_t {
+		return C.gowk_writer_remove_batch(w.handle, keys, n, answers(removed[first:]), failure)
 	})
 	return removed, err
 }
