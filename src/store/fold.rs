@@ -46,6 +46,8 @@ pub(super) fn drawn(store: &Store, version: &Version, shard: u32, end: u64) -> u
 pub(super) enum Deed {
     /// Insert it; these are told.
     Insert(Told),
+    /// Insert it into a forgetting store, and keep it until the later of both expiries; new ones are told.
+    Prolong,
     /// Remove a copy of it; those that had one are told.
     Remove,
 }
@@ -199,12 +201,16 @@ impl WorkingCopy {
     pub(super) fn take(&mut self, hashes: &[KeyHash], expiries: &[u64], deed: Deed) -> Result<Became> {
         let (mut done, mut refused) = (Vec::new(), Vec::new());
         match deed {
-            Deed::Insert(_) if self.kind == Kind::Forgetting => {
+            Deed::Insert(_) | Deed::Prolong if self.kind == Kind::Forgetting => {
                 let all = (hashes, (0..hashes.len() as u32).collect(), expiries);
-                self.writer.insert_until(all, |at| done.push(at), |at, error| refused.push((at, error)))?;
+                let refresh = deed == Deed::Prolong || self.writer.time()?.forgetting.refresh;
+                let refuse = |at, error| refused.push((at, error));
+                self.writer.insert_until(all, refresh, |at| done.push(at), refuse)?;
                 (done, refused) = (deed.told(done, hashes.len()), by_index(refused));
             }
             Deed::Insert(told) => refused = self.writer.insert_telling(hashes, told, |at| done.push(at))?,
+            // Only forgetting stores take lifetimes.
+            Deed::Prolong => {}
             Deed::Remove => self.writer.remove_each(hashes, |at| done.push(at))?,
         }
         Ok((done, refused))

@@ -12,7 +12,7 @@ use super::reader::StoreReader;
 use super::update::Update;
 use super::version::Version;
 use crate::cuckoo::forgetting;
-use crate::write::{InTime, InsertedAt, Seen, Time, Told, Until, millis};
+use crate::write::{InTime, Inserted, InsertedAt, Seen, Time, Told, Until, millis};
 use crate::{Error as FilterError, Key, KeyHash, Kind, Options};
 
 impl Store {
@@ -105,6 +105,27 @@ impl Update {
         self.outcome_in_time(keys, times)
     }
 
+    /// Inserts keys that a forgetting store keeps for these lifetimes from now on, as
+    /// [`Writer::insert_batch_for`](crate::Writer::insert_batch_for) does into a filter.
+    pub fn insert_batch_for<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        lifetimes: &[Duration],
+    ) -> Result<Inserted> {
+        self.outcome_for_lifetimes(keys, lifetimes)
+    }
+
+    /// Like [`insert_batch_for`](Self::insert_batch_for), but calls `new` with the index of each new key. See
+    /// [`Writer::insert_each_for`](crate::Writer::insert_each_for).
+    pub fn insert_each_for<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        lifetimes: &[Duration],
+        new: impl FnMut(usize),
+    ) -> Result<Vec<(usize, FilterError)>> {
+        self.insert_for_lifetimes(keys, lifetimes, new)
+    }
+
     /// Like [`insert_batch_at`](Self::insert_batch_at), but tells `told` the index of each key that is new, late or early.
     /// See [`Writer::insert_each_at`](crate::Writer::insert_each_at).
     pub fn insert_each_at<K: Key + Sync>(
@@ -133,6 +154,7 @@ impl InTime for Update {
     fn insert_until<K: Key + Sync>(
         &mut self,
         (keys, indices, expiries): Until<'_, K>,
+        refresh: bool,
         mut new: impl FnMut(usize),
         mut refuse: impl FnMut(usize, FilterError),
     ) -> Result<()> {
@@ -140,7 +162,9 @@ impl InTime for Update {
         let key = |index: &u32| keys.get(*index as usize).map(|key| self.store.hash_of(key));
         let hashes: Vec<KeyHash> = indices.iter().filter_map(key).collect::<Result<_>>()?;
         let expiry = |place: usize| expiries.get(at(place)).copied().unwrap_or_default();
-        let refused = self.take_all(&hashes, Deed::Insert(Told::New), &expiry, |place| new(at(place)))?;
+        self.prolongs |= refresh;
+        let deed = if refresh { Deed::Prolong } else { Deed::Insert(Told::New) };
+        let refused = self.take_all(&hashes, deed, &expiry, |place| new(at(place)))?;
         refused.into_iter().for_each(|(place, error)| refuse(at(place), error));
         Ok(())
     }

@@ -196,7 +196,8 @@ impl Update {
         let mut known = Vec::new();
         let own = &self.store.description;
         // A copy came all the same, and so did a later time.
-        let stays = own.kind == Kind::Counting || own.retention.is_some_and(|retention| retention.refresh);
+        let refreshes = own.retention.is_some_and(|retention| retention.refresh);
+        let stays = own.kind == Kind::Counting || refreshes || self.prolongs;
         for (shard, all) in changed {
             let held = self.shards.get_mut(shard as usize);
             if let (false, Some(Held::Records(taken))) = (stays, held) {

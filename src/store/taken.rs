@@ -188,8 +188,8 @@ impl Held {
         let kind = from.base.store().description().kind;
         let (mut done, undo) = match (kind, deed) {
             (Kind::Set, _) => taken.take_new(from, hashes)?,
-            (Kind::Forgetting, _) => taken.take_until(from, hashes, expiries)?,
-            (Kind::Counting, Deed::Insert(_)) => taken.take_copies(from, hashes)?,
+            (Kind::Forgetting, _) => taken.take_until(from, hashes, expiries, deed == Deed::Prolong)?,
+            (Kind::Counting, Deed::Insert(_) | Deed::Prolong) => taken.take_copies(from, hashes)?,
             (Kind::Counting, Deed::Remove) => taken.remove(from, hashes)?,
         };
         let is_few = taken.records <= from.most && !from.rewrites;
@@ -252,10 +252,17 @@ impl Taken {
         Ok((new, added))
     }
 
-    /// Takes keys of a forgetting store that neither the base nor this one has. With refresh, it also takes those that
-    /// would expire before.
-    fn take_until(&mut self, from: &Source<'_>, hashes: &[KeyHash], expiries: &[u64]) -> Result<Changed> {
-        let refresh = from.base.store().description().retention.is_some_and(|retention| retention.refresh);
+    /// Takes keys of a forgetting store that neither the base nor this one has. With refresh, or if it
+    /// `prolongs` keys, it also takes those that would expire before.
+    fn take_until(
+        &mut self,
+        from: &Source<'_>,
+        hashes: &[KeyHash],
+        expiries: &[u64],
+        prolongs: bool,
+    ) -> Result<Changed> {
+        let retention = from.base.store().description().retention;
+        let refresh = prolongs || retention.is_some_and(|retention| retention.refresh);
         let found = if refresh { Vec::new() } else { from.base.contains_batch_in(from.shard, hashes)? };
         let (mut new, mut added) = (Vec::new(), Vec::new());
         for (at, (hash, expiry)) in hashes.iter().zip(expiries).enumerate() {

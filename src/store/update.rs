@@ -45,6 +45,8 @@ pub struct Update {
     pub(super) base: StoreReader,
     pub(super) scratch: Option<PathBuf>,
     rewrites: bool,
+    /// Whether a key that is there may have got a later expiry.
+    pub(super) prolongs: bool,
     /// What it has of each shard.
     pub(super) shards: Vec<Held>,
 }
@@ -84,7 +86,7 @@ impl Store {
 
     pub(super) fn update_over(&self, base: StoreReader) -> Update {
         let shards = (0..self.description.shards).map(|_| Held::new(self.description.kind)).collect();
-        Update { store: self.clone(), base, scratch: None, rewrites: false, shards }
+        Update { store: self.clone(), base, scratch: None, rewrites: false, prolongs: false, shards }
     }
 }
 
@@ -157,7 +159,7 @@ impl Update {
         deed: Deed,
         expiry: &(dyn Fn(usize) -> u64 + Sync),
     ) -> Result<Vec<Outcome>> {
-        let Self { store, base, scratch, rewrites, shards } = self;
+        let Self { store, base, scratch, rewrites, shards, .. } = self;
         let (base, rewrites) = (&*base, *rewrites);
         let has_keys = |shard: u32| parts.iter().any(|(_, part)| !part.hashes_of(shard).is_empty());
         let touched: Vec<_> = (0..).zip(shards.iter_mut()).filter(|(shard, _)| has_keys(*shard)).collect();

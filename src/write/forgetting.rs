@@ -248,10 +248,10 @@ impl InTime for Writer {
     fn insert_until<K: Key + Sync>(
         &mut self,
         keys: time::Until<'_, K>,
+        refresh: bool,
         new: impl FnMut(usize),
         refuse: impl FnMut(usize, Error),
     ) -> Result<()> {
-        let refresh = self.time()?.forgetting.refresh;
         self.insert_refreshing(keys, refresh, new, refuse)
     }
 

@@ -4,13 +4,10 @@
 use std::time::Duration;
 
 use super::inserted::Inserted;
-use super::time::{InTime, Time, millis};
+use super::time::InTime;
 use super::writer::Writer;
 use crate::cuckoo::Key;
 use crate::error::{Error, Result};
-
-/// Keys of a batch whose expiry is computed before the first of them is inserted.
-const BLOCK: usize = 1 << 20;
 
 impl Writer {
     /// Inserts a key that a forgetting filter keeps for this lifetime from now on, at most as long as the filter keeps
@@ -34,39 +31,18 @@ impl Writer {
         keys: &[K],
         lifetimes: &[Duration],
     ) -> Result<Inserted> {
-        let most = self.time_of_keys()?.forgetting.after;
-        if keys.len() != lifetimes.len() {
-            let found = format!("{} for {} keys", lifetimes.len(), keys.len());
-            return Err(Error::Option { option: "lifetimes", found, expected: "one for each key" });
-        }
-        if let Some(longest) = lifetimes.iter().find(|lifetime| lifetime.as_millis() > u128::from(most)) {
-            let found =
-                format!("{longest:?}, where the filter keeps keys for {:?}", Duration::from_millis(most));
-            return Err(Error::Option { option: "lifetime", found, expected: "at most as long" });
-        }
-        self.expiry_now()?;
-        let now = millis(self.options.clock());
-        let mut inserted = Inserted::of(keys.len());
-        let mut refused = Vec::new();
-        for (first, (keys, lifetimes)) in
-            (0..).step_by(BLOCK).zip(keys.chunks(BLOCK).zip(lifetimes.chunks(BLOCK)))
-        {
-            let time = self.time()?;
-            let expiries: Vec<u64> = lifetimes.iter().map(|lifetime| expiry(&time, now, *lifetime)).collect();
-            let indices = (0..keys.len() as u32).collect();
-            let new = |index| inserted.set_new(first + index);
-            let refuse = |index, error| refused.push((first + index, error));
-            self.insert_refreshing((keys, indices, &expiries), true, new, refuse)?;
-        }
-        Ok(inserted.with_refused(super::inserted::by_index(refused)))
+        self.outcome_for_lifetimes(keys, lifetimes)
     }
-}
 
-/// The epoch in which a key expires that is inserted now, in milliseconds since 1970, for this lifetime.
-///
-/// In epochs of 5 days: a key inserted on day 13 (epoch 2) for 4 days expires in epoch 4, which begins on day 20.
-fn expiry(time: &Time, now: u64, lifetime: Duration) -> u64 {
-    let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
-    let end = now.max(time.begin()).saturating_add(lifetime);
-    end.div_ceil(time.forgetting.epoch).max(time.epoch + 1)
+    /// Like [`insert_batch_for`](Self::insert_batch_for), but calls `new` with the index of each new key, also of those
+    /// before an error. Returns the indices of keys without room, each with its error, in ascending order; a key without
+    /// room that is not there is new, too.
+    pub fn insert_each_for<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        lifetimes: &[Duration],
+        new: impl FnMut(usize),
+    ) -> Result<Vec<(usize, Error)>> {
+        self.insert_for_lifetimes(keys, lifetimes, new)
+    }
 }

@@ -2,7 +2,7 @@
 //! section 4.10.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::inserted::{Inserted, by_index};
 use crate::cuckoo::{EpochClock, Forgetting, Key, forgetting};
@@ -16,7 +16,7 @@ const AHEAD: u64 = 5 * 60 * 1000;
 /// that of a filter which is rarely used. In milliseconds.
 const YEAR: u64 = 365 * 24 * 60 * 60 * 1000;
 
-/// Keys of a batch whose times are looked at before the first of them is inserted.
+/// Keys of a batch whose times or lifetimes are looked at before the first of them is inserted.
 const BLOCK: usize = 1 << 20;
 
 /// What became of a key that was inserted with the time at which it was seen.
@@ -63,6 +63,15 @@ impl Time {
         self.epoch * self.forgetting.epoch
     }
 
+    /// The epoch in which a key expires that is inserted at `now`, in milliseconds since 1970, for this lifetime.
+    ///
+    /// In epochs of 5 days: a key inserted on day 13 (epoch 2) for 4 days expires in epoch 4, which begins on day 20.
+    fn expiry_of(&self, now: u64, lifetime: Duration) -> u64 {
+        let lifetime = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        let end = now.max(self.begin()).saturating_add(lifetime);
+        end.div_ceil(self.forgetting.epoch).max(self.epoch + 1)
+    }
+
     /// How many new keys may come in its epoch yet, at least 1.
     pub(crate) fn left(&self) -> usize {
         match self.forgetting.clock {
@@ -93,10 +102,12 @@ pub(crate) trait InTime {
     /// Comes to a later epoch, whatever is forgotten by that.
     fn go_to(&mut self, epoch: u64) -> Result<(), Self::Error>;
 
-    /// Inserts keys of a block, none of which expires before a later epoch than now.
+    /// Inserts keys of a block, none of which expires before a later epoch than now. With `refresh`, a key that is there is
+    /// kept until the later of both expiries.
     fn insert_until<K: Key + Sync>(
         &mut self,
         keys: Until<'_, K>,
+        refresh: bool,
         new: impl FnMut(usize),
         refuse: impl FnMut(usize, Error),
     ) -> Result<(), Self::Error>;
@@ -203,7 +214,9 @@ pub(crate) trait InTime {
                 if epoch > self.time()?.epoch {
                     let before = (keys, std::mem::take(&mut indices), &*expiries);
                     let new = |index| told(base + index, Seen::New);
-                    self.insert_until(before, new, |index, error| refused.push((base + index, error)))?;
+                    self.insert_until(before, forgetting.refresh, new, |index, error| {
+                        refused.push((base + index, error))
+                    })?;
                     self.come_to(epoch)?;
                 }
                 if *expiry <= self.time()?.epoch {
@@ -214,12 +227,57 @@ pub(crate) trait InTime {
             }
             let rest = (keys, std::mem::take(&mut indices), &*expiries);
             let new = |index| told(base + index, Seen::New);
-            self.insert_until(rest, new, |index, error| refused.push((base + index, error)))?;
+            self.insert_until(rest, forgetting.refresh, new, |index, error| {
+                refused.push((base + index, error))
+            })?;
+        }
+        Ok(by_index(refused))
+    }
+
+    /// Inserts keys that are kept for these lifetimes from now on, and tells `new` the indices of new ones. Returns those
+    /// without room, in ascending order. If a lifetime is too long, nothing is inserted.
+    fn insert_for_lifetimes<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        lifetimes: &[Duration],
+        mut new: impl FnMut(usize),
+    ) -> Result<Vec<(usize, Error)>, Self::Error> {
+        let most = self.time_of_keys()?.forgetting.after;
+        if keys.len() != lifetimes.len() {
+            let found = format!("{} for {} keys", lifetimes.len(), keys.len());
+            return Err(Error::Option { option: "lifetimes", found, expected: "one for each key" }.into());
+        }
+        if let Some(longest) = lifetimes.iter().find(|lifetime| lifetime.as_millis() > u128::from(most)) {
+            let found = format!("{longest:?}, but keys are kept for {:?}", Duration::from_millis(most));
+            return Err(Error::Option { option: "lifetime", found, expected: "at most as long" }.into());
+        }
+        self.expiry_now()?;
+        let (now, mut refused) = (millis(self.own_options().clock()), Vec::new());
+        for (base, (keys, lifetimes)) in
+            (0..).step_by(BLOCK).zip(keys.chunks(BLOCK).zip(lifetimes.chunks(BLOCK)))
+        {
+            let time = self.time()?;
+            let expiries: Vec<u64> =
+                lifetimes.iter().map(|lifetime| time.expiry_of(now, *lifetime)).collect();
+            let block = (keys, (0..keys.len() as u32).collect(), &*expiries);
+            let refuse = |index, error| refused.push((base + index, error));
+            self.insert_until(block, true, |index| new(base + index), refuse)?;
         }
         Ok(by_index(refused))
     }
 
     /// The same, with the outcome for each key.
+    fn outcome_for_lifetimes<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        lifetimes: &[Duration],
+    ) -> Result<Inserted, Self::Error> {
+        let mut inserted = Inserted::of(keys.len());
+        let refused = self.insert_for_lifetimes(keys, lifetimes, |index| inserted.set_new(index))?;
+        Ok(inserted.with_refused(refused))
+    }
+
+    /// The same as [`insert_in_time`](Self::insert_in_time), with the outcome for each key.
     fn outcome_in_time<K: Key + Sync>(
         &mut self,
         keys: &[K],

@@ -614,3 +614,62 @@ fn a_compaction_tells_the_version_with_which_a_store_came_to_its_time() {
     assert_eq!(store.compact(false, &quiet).unwrap().version, Some(newest + 1));
     assert_eq!(store.compact(false, &quiet).unwrap().version, None);
 }
+
+/// Keys with lifetimes of their own: each stays until the latest of its expiries, whatever the store's own time, also where
+/// two updates bring the same key, and where a shard is rewritten or folded on the way.
+#[test]
+fn keys_with_lifetimes_stay_until_the_latest_of_their_expiries() {
+    let mut random = Random(5);
+    for refresh in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let day = Arc::new(AtomicU64::new(FIRST));
+        let options = options(refresh).with_clock(by(&day));
+        let store = Store::create(place(&dir), 3, &options).unwrap();
+        let mut model = Model::default();
+        let end = |day: u64, lifetime: u64| (day * DAY + 12_345 + lifetime * DAY).div_ceil(EPOCH * DAY);
+        for round in 0..60 {
+            let today = day.fetch_add(below(&mut random, 3), Ordering::Relaxed);
+            let today = day.load(Ordering::Relaxed).max(today);
+            let base = store.newest().unwrap();
+            let some = |random: &mut Random| -> Vec<(u64, u64)> {
+                (0..60).map(|_| (below(random, 400), below(random, AFTER + 1))).collect()
+            };
+            // Two updates of one version: the second one judges again what the first has brought.
+            for other in 0..2 {
+                let mut update = store.update_of(base.clone());
+                if round % 5 == 4 && other == 0 {
+                    update = update.rewriting();
+                }
+                let came = some(&mut random);
+                let all: Vec<Key> = came.iter().map(|(key, _)| key.to_le_bytes()).collect();
+                let lifetimes: Vec<Duration> =
+                    came.iter().map(|(_, days)| Duration::from_secs(days * DAY)).collect();
+                let told = update.insert_batch_for(&all, &lifetimes).unwrap();
+                assert!(told.refused().is_empty());
+                match update.commit_rebased("test", None, &quiet) {
+                    Ok(_) => {}
+                    // A shard was rewritten meanwhile: as a caller does, it inserts them again.
+                    Err(Error::Conflict { .. }) => {
+                        let mut update = store.update().unwrap();
+                        update.insert_batch_for(&all, &lifetimes).unwrap().complete().unwrap();
+                        commit(update);
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                model.now = model.now.max(today / EPOCH);
+                for (key, lifetime) in came {
+                    let last = model.keys.entry(key).or_default();
+                    *last = end(today, lifetime).max(model.now + 1).max(*last);
+                }
+            }
+            if round % 9 == 8 {
+                store.compact(true, &quiet).unwrap();
+            }
+            model.check(&store, &store.newest().unwrap(), 400);
+        }
+        let mut update = store.update().unwrap();
+        let too_long = update.insert_batch_for(&["k"], &[Duration::from_secs(AFTER * DAY + 1)]);
+        assert!(matches!(too_long, Err(Error::Filter(FilterError::Option { option: "lifetime", .. }))));
+        assert_eq!(update.touched(), 0);
+    }
+}

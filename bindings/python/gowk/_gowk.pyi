@@ -47,6 +47,7 @@ class _Several(Protocol):
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Times: TypeAlias = Iterable[datetime | float] | NDArray[Any] | _ArrowStream | _ArrowArray
+_Lifetimes: TypeAlias = timedelta | float | Iterable[timedelta | float] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Key: TypeAlias = str | Buffer
 _Keys: TypeAlias = _Several | list[_Key] | set[_Key] | Iterator[_Key] | NDArray[Any] | _ArrowStream | _ArrowArray
 _Told: TypeAlias = Callable[[int, int], object]
@@ -396,6 +397,30 @@ class Writer:
         ...     told = seen.insert_many_at(["a", "b", "a"], [1784000000, 1784000060, 1784000120])
         ...     told.new, seen.info().forget_after
         (array([ True,  True, False]), datetime.timedelta(days=30))
+        """
+    def insert_for(self, key: _Key, lifetime: timedelta | float) -> bool:
+        """Stores the key in a forgetting filter for this lifetime from now on, a ``timedelta`` or seconds; returns whether it is
+        **new**. See :meth:`insert_many_for`.
+        """
+    def insert_many_for(self, keys: _Keys, lifetimes: _Lifetimes) -> NDArray[np.bool_]:
+        """Stores many keys in a forgetting filter, each for a lifetime of its own from now on; returns which are **new**, as
+        :meth:`insert_many` does. A key that is there is kept until the later of both expiries.
+
+        Args:
+            keys: as for :meth:`insert_many`. Those without a value are skipped.
+            lifetimes: one for each key: a NumPy array of ``timedelta64``, Arrow durations, a column of pandas, or an
+                iterable of :class:`datetime.timedelta` or seconds; or a single one for all keys. At most the
+                ``forget_after`` of the filter.
+
+        Raises:
+            WrongKind: the filter does not forget.
+            ValueError: a lifetime is missing, negative or too long, or there are not as many as keys. Nothing is stored.
+            NoRoom: see :meth:`insert_many`.
+
+        >>> import gowk
+        >>> with gowk.Writer("cached.gowk", forget_after=30 * 86400) as seen:
+        ...     seen.insert_many_for(["a", "b", "a"], [3600, 60, 86400]), seen.insert_for("b", 7200)
+        (array([ True,  True, False]), False)
         """
     def sweep(self) -> int:
         """Brings a forgetting filter to the time of the clock, and empties the room of all keys that it forgets. Returns how
@@ -1094,6 +1119,10 @@ class Update:
     def insert_many_at(self, keys: _Keys, times: _Times) -> InsertedAt:
         """Stores keys that were seen at these times in an update of a forgetting store, as :meth:`Writer.insert_many_at` does
         in a filter. The commit brings the store to the time of the latest.
+        """
+    def insert_many_for(self, keys: _Keys, lifetimes: _Lifetimes) -> NDArray[np.bool_]:
+        """Stores keys in an update of a forgetting store, each for a lifetime of its own, as :meth:`Writer.insert_many_for` does in
+        a filter.
         """
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key from a counting store; returns where there was one: a NumPy array of bool, one a key,

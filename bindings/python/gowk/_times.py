@@ -1,8 +1,8 @@
-"""Times that callers give, as milliseconds since 1970."""
+"""Times that callers give, as milliseconds since 1970, and lifetimes, as milliseconds."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -83,3 +83,41 @@ def milliseconds(times: Any) -> bytes:
     else:
         found = np.array([_one(index, time) for index, time in enumerate(times)], dtype=np.int64)
     return found.astype("<i8").tobytes()
+
+
+# More than the lifetimes of any filter, and whole numbers of 64 bits hold it.
+_LONGEST = 2**62
+
+
+def _lifetime(index: int, lifetime: Any) -> float:
+    if isinstance(lifetime, timedelta):
+        return lifetime / timedelta(milliseconds=1)
+    if isinstance(lifetime, bool) or not isinstance(lifetime, int | float | np.integer | np.floating):
+        raise TypeError(f"lifetimes[{index}] is {type(lifetime).__name__}, but a lifetime is a timedelta or seconds")
+    return float(lifetime) * 1000.0
+
+
+def lifetimes(given: Any, keys: int) -> bytes:
+    """One lifetime for each of so many keys, as whole numbers of 64 bits, one after the other."""
+    if isinstance(given, int | float | timedelta | np.timedelta64):
+        given = [given] * keys
+    if isinstance(given, str | bytes):
+        raise TypeError(f"lifetimes is {type(given).__name__}, but a lifetime is a timedelta or seconds")
+    if not isinstance(given, np.ndarray):
+        if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+            given = _of_arrow(given)
+        elif hasattr(given, "to_numpy"):
+            given = given.to_numpy()
+    if isinstance(given, np.ndarray) and given.ndim != 1:
+        raise TypeError(f"lifetimes is an array of {given.ndim} dimensions; give one of 1")
+    if isinstance(given, np.ndarray) and given.dtype.kind == "m":
+        # What is missing becomes NaN.
+        found = given / np.timedelta64(1, "ms")
+    elif isinstance(given, np.ndarray) and given.dtype.kind in "iuf":
+        found = given.astype(np.float64) * 1000.0
+    else:
+        found = np.array([_lifetime(index, lifetime) for index, lifetime in enumerate(given)], dtype=np.float64)
+    wrong = np.flatnonzero(~((found >= 0) & (found < _LONGEST)))
+    if wrong.size:
+        raise ValueError(f"lifetimes[{int(wrong[0])}] is {found[wrong[0]] / 1000.0} seconds; give at least 0")
+    return np.ceil(found).astype("<u8").tobytes()

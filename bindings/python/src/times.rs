@@ -1,4 +1,4 @@
-//! Keys with the times at which they were seen, into a forgetting filter or store.
+//! Keys with the times at which they were seen, or with lifetimes, into a forgetting filter or store.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,6 +22,13 @@ pub(crate) trait InTime:
         times: &[SystemTime],
         told: &mut dyn FnMut(usize, Seen),
     ) -> Result<Vec<(usize, gowk::Error)>, Self::Error>;
+
+    fn insert_each_for(
+        &mut self,
+        keys: &[KeyHash],
+        lifetimes: &[Duration],
+        new: &mut dyn FnMut(usize),
+    ) -> Result<Vec<(usize, gowk::Error)>, Self::Error>;
 }
 
 impl InTime for gowk::Writer {
@@ -33,6 +40,15 @@ impl InTime for gowk::Writer {
     ) -> gowk::Result<Vec<(usize, gowk::Error)>> {
         gowk::Writer::insert_each_at(self, keys, times, told)
     }
+
+    fn insert_each_for(
+        &mut self,
+        keys: &[KeyHash],
+        lifetimes: &[Duration],
+        new: &mut dyn FnMut(usize),
+    ) -> gowk::Result<Vec<(usize, gowk::Error)>> {
+        gowk::Writer::insert_each_for(self, keys, lifetimes, new)
+    }
 }
 
 impl InTime for store::Update {
@@ -43,6 +59,15 @@ impl InTime for store::Update {
         told: &mut dyn FnMut(usize, Seen),
     ) -> store::Result<Vec<(usize, gowk::Error)>> {
         store::Update::insert_each_at(self, keys, times, told)
+    }
+
+    fn insert_each_for(
+        &mut self,
+        keys: &[KeyHash],
+        lifetimes: &[Duration],
+        new: &mut dyn FnMut(usize),
+    ) -> store::Result<Vec<(usize, gowk::Error)>> {
+        store::Update::insert_each_for(self, keys, lifetimes, new)
     }
 }
 
@@ -63,6 +88,82 @@ pub(crate) fn time_of(time: &Bound<'_, PyAny>) -> PyResult<SystemTime> {
     Ok(times.first().copied().unwrap_or(UNIX_EPOCH))
 }
 
+/// The lifetimes that a caller gives, one a key, or one for all.
+fn lifetimes_of(lifetimes: &Bound<'_, PyAny>, keys: usize) -> PyResult<Vec<Duration>> {
+    let py = lifetimes.py();
+    let _calling = Calling::begin(py);
+    let bytes = py.import("gowk._times")?.getattr("lifetimes")?.call1((lifetimes, keys))?;
+    let (all, _) = bytes.cast::<PyBytes>()?.as_bytes().as_chunks::<8>();
+    Ok(all.iter().map(|bytes| Duration::from_millis(u64::from_le_bytes(*bytes))).collect())
+}
+
+/// Keys without the nulls among them, each with its time.
+struct Given<T> {
+    /// The row of each key.
+    rows: Vec<usize>,
+    keys: Vec<KeyHash>,
+    times: Vec<T>,
+    /// The number of rows.
+    count: usize,
+}
+
+fn hashes<T: InTime>(owned: &Owned<T>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<Option<KeyHash>>> {
+    owned.look_up(keys, |to, keys, hashes| {
+        for key in keys {
+            hashes.push(Some(to.hash(*key).map_err(Into::<Stopped>::into)?));
+        }
+        Ok(())
+    })
+}
+
+/// The keys of these hashes, each with its time; `what` is what messages call one.
+fn given<V>(hashes: Vec<Option<KeyHash>>, times: Vec<V>, what: &str) -> PyResult<Given<V>> {
+    let count = hashes.len();
+    if count != times.len() {
+        let message = format!("{count} keys, but {} {what}s; give one {what} for each key", times.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let rows = hashes.into_iter().zip(times).enumerate();
+    let given = rows.filter_map(|(row, (hash, time))| Some((row, (hash?, time))));
+    let (rows, (keys, times)) = given.unzip();
+    Ok(Given { rows, keys, times, count })
+}
+
+/// Which keys are new, as an array; raises if some were refused.
+fn complete<'py>(
+    py: Python<'py>,
+    refused: Vec<(usize, gowk::Error)>,
+    rows: &[usize],
+    new: Vec<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (number, keys) = (refused.len(), new.len());
+    let Some((at, cause)) = refused.into_iter().next() else { return Ok(array_of(py, new)) };
+    let raised = failure::raised(py, &cause.into());
+    let value = raised.value(py);
+    value.setattr("taken", keys)?;
+    value.setattr("index", rows.get(at))?;
+    value.setattr("refused", number)?;
+    value.setattr("mask", array_of(py, new))?;
+    Err(raised)
+}
+
+/// Inserts keys that are kept for these lifetimes; an array that says which are new.
+pub(crate) fn insert_for<'py, T: InTime>(
+    owned: &Owned<T>,
+    keys: &Bound<'py, PyAny>,
+    lifetimes: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = keys.py();
+    let hashes = hashes(owned, keys)?;
+    let lifetimes = lifetimes_of(lifetimes, hashes.len())?;
+    let Given { rows, keys: all, times, count } = given(hashes, lifetimes, "lifetime")?;
+    let mut new = vec![false; count];
+    let refused = owned.slowly(py, |to| {
+        to.insert_each_for(&all, &times, &mut |at| rows.get(at).into_iter().for_each(|row| new[*row] = true))
+    })?;
+    complete(py, refused, &rows, new)
+}
+
 /// Inserts keys that were seen at these times; an object of `gowk.InsertedAt`.
 pub(crate) fn insert_at<'py, T: InTime>(
     owned: &Owned<T>,
@@ -70,22 +171,8 @@ pub(crate) fn insert_at<'py, T: InTime>(
     times: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = keys.py();
-    let times = times_of(times)?;
-    let hashes: Vec<Option<KeyHash>> = owned.look_up(keys, |to, keys, hashes| {
-        for key in keys {
-            hashes.push(Some(to.hash(*key).map_err(Into::<Stopped>::into)?));
-        }
-        Ok(())
-    })?;
-    if hashes.len() != times.len() {
-        let message = format!("{} keys, but {} times; give one time for each key", hashes.len(), times.len());
-        return Err(PyValueError::new_err(message));
-    }
-    let rows = hashes.iter().zip(times).enumerate();
-    let given = rows.filter_map(|(row, (hash, time))| Some((row, (*hash)?, time)));
-    let (rows, (all, times)): (Vec<usize>, (Vec<KeyHash>, Vec<SystemTime>)) =
-        given.map(|(row, hash, time)| (row, (hash, time))).unzip();
-    let (mut new, mut late, mut early) = (vec![false; hashes.len()], Vec::new(), Vec::new());
+    let Given { rows, keys: all, times, count } = given(hashes(owned, keys)?, times_of(times)?, "time")?;
+    let (mut new, mut late, mut early) = (vec![false; count], Vec::new(), Vec::new());
     let refused = owned.slowly(py, |to| {
         to.insert_each_at(&all, &times, &mut |at, seen| match (seen, rows.get(at)) {
             (Seen::New, Some(row)) => new[*row] = true,
@@ -94,18 +181,9 @@ pub(crate) fn insert_at<'py, T: InTime>(
             _ => {}
         })
     })?;
-    let number = refused.len();
-    if let Some((at, cause)) = refused.into_iter().next() {
-        let raised = failure::raised(py, &cause.into());
-        let value = raised.value(py);
-        value.setattr("taken", hashes.len())?;
-        value.setattr("index", rows.get(at))?;
-        value.setattr("refused", number)?;
-        value.setattr("mask", array_of(py, new))?;
-        return Err(raised);
-    }
+    let new = complete(py, refused, &rows, new)?;
     let fields = PyDict::new(py);
-    fields.set_item("new", array_of(py, new))?;
+    fields.set_item("new", new)?;
     fields.set_item("late", array_of(py, late))?;
     fields.set_item("early", array_of(py, early))?;
     info::made(py, "InsertedAt", &fields)

@@ -333,6 +333,39 @@ impl Writer {
         times::insert_at(&self.owned, keys, times)
     }
 
+    /// Stores the key in a forgetting filter for this lifetime from now on, a ``timedelta`` or seconds; returns whether it is
+    /// **new**. See :meth:`insert_many_for`.
+    fn insert_for(&self, key: &Bound<'_, PyAny>, lifetime: Span) -> PyResult<bool> {
+        let lifetime = lifetime.of("lifetime")?;
+        with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert_for(bytes, lifetime)))
+    }
+
+    /// Stores many keys in a forgetting filter, each for a lifetime of its own from now on; returns which are **new**, as
+    /// :meth:`insert_many` does. A key that is there is kept until the later of both expiries.
+    ///
+    /// Args:
+    ///     keys: as for :meth:`insert_many`. Those without a value are skipped.
+    ///     lifetimes: one for each key: a NumPy array of ``timedelta64``, Arrow durations, a column of pandas, or an
+    ///         iterable of :class:`datetime.timedelta` or seconds; or a single one for all keys. At most the
+    ///         ``forget_after`` of the filter.
+    ///
+    /// Raises:
+    ///     WrongKind: the filter does not forget.
+    ///     ValueError: a lifetime is missing, negative or too long, or there are not as many as keys. Nothing is stored.
+    ///     NoRoom: see :meth:`insert_many`.
+    ///
+    /// >>> import gowk
+    /// >>> with gowk.Writer("cached.gowk", forget_after=30 * 86400) as seen:
+    /// ...     seen.insert_many_for(["a", "b", "a"], [3600, 60, 86400]), seen.insert_for("b", 7200)
+    /// (array([ True,  True, False]), False)
+    fn insert_many_for<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        lifetimes: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        times::insert_for(&self.owned, keys, lifetimes)
+    }
+
     /// Brings a forgetting filter to the time of the clock, and empties the room of all keys that it forgets. Returns how
     /// many entries that were. Only a filter that gets no keys needs it; see ``docs/forgetting.md``.
     ///

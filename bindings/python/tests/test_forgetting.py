@@ -214,3 +214,53 @@ def test_a_store_forgets_as_a_filter_does(folder: Path) -> None:
     filter.close()
     divided = gowk.Store.create(place("divided"), shards=2, filter=gowk.Reader("f"))
     assert "k" in divided and divided.info().time == gowk.Reader("f").info().time
+
+
+def test_keys_with_lifetimes_are_kept_until_the_later_of_their_expiries() -> None:
+    with writer() as seen:
+        assert seen.insert_many_for(["a", "b", "a", None], [3600, timedelta(days=1), 5, 1]).tolist() == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert not seen.insert_for("a", timedelta(days=20))
+        assert seen.insert_for(b"c", 1.5)
+        for lifetimes in (
+            np.array([1, 2], dtype="timedelta64[D]"),
+            np.array([1.5, 2]),
+            pa.array([timedelta(hours=1), timedelta(hours=2)]),
+            (seconds for seconds in (1, 2)),
+            timedelta(days=1),
+            60,
+        ):
+            assert seen.insert_many_for(["x", "y"], lifetimes).shape == (2,)
+        # Each is kept for the longest lifetime that it came with, to within what the filter promises.
+        seen.commit()
+        living = {
+            (datetime.fromtimestamp(expiry.at / 1000, timezone.utc) - datetime.now(timezone.utc)).days: expiry.entries
+            for expiry in gowk.Reader("f").verify().expiries
+        }
+        assert sum(living.values()) == 5
+        assert max(living) >= 19 and max(living) <= 22 and living[max(living)] == 1
+
+
+@pytest.mark.parametrize(
+    ("lifetimes", "error", "words"),
+    [
+        ([1], ValueError, "2 keys, but 1 lifetimes"),
+        ([1, -1], ValueError, r"lifetimes\[1\] is -1.0 seconds"),
+        ([1, float("nan")], ValueError, r"lifetimes\[1\] is nan"),
+        (np.array([1, "NaT"], dtype="timedelta64[s]"), ValueError, r"lifetimes\[1\] is nan"),
+        ([1, "2"], TypeError, r"lifetimes\[1\] is str"),
+        ("12", TypeError, "lifetimes is str"),
+        ([1, timedelta(days=29)], ValueError, "lifetime"),
+    ],
+)
+def test_what_is_no_lifetime_is_refused_and_changes_nothing(lifetimes: Any, error: type[Exception], words: str) -> None:
+    with writer() as seen:
+        with pytest.raises(error, match=words):
+            seen.insert_many_for(["a", "b"], lifetimes)
+        assert "a" not in seen and "b" not in seen
+    with gowk.Writer("set") as plain, pytest.raises(gowk.WrongKind):
+        plain.insert_for("a", 1)

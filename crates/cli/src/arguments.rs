@@ -12,11 +12,11 @@ use std::time::Duration;
 use clap::Args;
 use gowk::{KeyRules, Options};
 use gowk_ingest::keys::{Batch, Feed, Next};
-use gowk_ingest::{Item, Piece, Rules, Tally, Unpack};
+use gowk_ingest::{Item, Piece, Rules, Tally, TimeKind, Unpack};
 
 use super::bar;
 use super::failure::Failure;
-use super::field::{FieldArgs, RuleArgs, TimeArgs};
+use super::field::{FieldArgs, RuleArgs};
 use super::output::Output;
 use super::paths::{Sink, check_outputs, is_filter, is_store, is_store_and_no_key};
 use super::quantity;
@@ -211,14 +211,16 @@ impl KeyArgs {
     /// filter or store has key rules that this build does not know.
     pub(super) fn start(
         &self,
-        (known, time): (Option<KeyRules>, Option<&TimeArgs>),
+        (known, time): (Option<KeyRules>, Option<(&str, TimeKind)>),
         file: &Path,
         writes: bool,
         steady: bool,
     ) -> Result<Source, Failure> {
         let mut rules = Rules::new(self.fields.format(self.separator()));
         rules.key = known.ok_or_else(|| Failure::UnknownRules { file: file.to_owned() })?;
-        let rules = time.into_iter().fold(rules, |rules, time| time.apply(rules));
+        // clap has checked that the format has fields.
+        let timed = time.and_then(|(field, kind)| rules.clone().with_time(field, kind));
+        let rules = timed.unwrap_or(rules);
         if !self.given().is_empty() {
             let first = Place { input: "arguments".into(), unit: "argument", number: 1 };
             let mut piece = Piece::new(Batch::default(), Read::new(first));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use gowk::{Case, KeyRules, Options};
-use gowk_ingest::{Format, Rules};
+use gowk_ingest::{Destination, Format, TimeKind};
 
 use super::failure::Failure;
 use super::quantity;
@@ -54,7 +54,7 @@ pub(super) struct FieldArgs {
     pub(super) rejects: Option<PathBuf>,
 }
 
-/// Where a record says when its key was seen.
+/// Where a record says when its key was seen, or how long it is kept.
 #[derive(Args)]
 pub(super) struct TimeArgs {
     /// Keys were seen at the time in this field of their lines, and not now: for forgetting filters, with --json-field,
@@ -69,19 +69,30 @@ pub(super) struct TimeArgs {
     /// time may also be a TIMESTAMP or a DATE, in UTC unless it has a time zone
     #[arg(long, value_name = "COLUMN", requires = "records", conflicts_with = "json_field")]
     time_column: Option<String>,
+
+    /// Keep each key for the lifetime in this field of its record from now on: a number of seconds, or a whole number with a
+    /// unit, as in 90d, 12h, 5m or 30s. The longest lifetime is --forget-after. The field is named as the key's is in --csv,
+    /// --json-field or --column. A record without a lifetime, or with a longer one, has no key. If a key comes again, the
+    /// later expiry stays
+    #[arg(long, value_name = "NAME", requires = "records", conflicts_with_all = ["time_field", "time_column"])]
+    ttl_field: Option<String>,
 }
 
 impl TimeArgs {
-    /// Whether records have times.
-    pub(super) const fn is_given(&self) -> bool {
-        self.time_field.is_some() || self.time_column.is_some()
+    /// Whether records have lifetimes.
+    pub(super) const fn is_lifetime(&self) -> bool {
+        self.ttl_field.is_some()
     }
 
-    /// The rules for records whose times are where the options say, if any are given.
-    pub(super) fn apply(&self, rules: Rules) -> Rules {
-        let field = self.time_field.as_ref().or(self.time_column.as_ref());
-        // clap has checked that the format has fields.
-        field.and_then(|field| rules.clone().with_time(field)).unwrap_or(rules)
+    /// The field of the time and what it holds, if the options give one, for keys that go to `destination`. Fails unless that
+    /// forgets keys by time.
+    pub(super) fn of(&self, destination: &mut Destination) -> Result<Option<(&str, TimeKind)>, Failure> {
+        if let Some(field) = &self.ttl_field {
+            return Ok(Some((field, TimeKind::Lifetime(destination.longest_lifetime()?))));
+        }
+        let field = self.time_field.as_deref().or(self.time_column.as_deref());
+        field.map_or(Ok(()), |_| destination.check_times())?;
+        Ok(field.map(|field| (field, TimeKind::Seen)))
     }
 }
 

@@ -175,10 +175,8 @@ impl IntakeArgs {
         if verb.deed == Deed::Remove {
             destination.check_removals()?;
         }
-        if verb.insert.is_some_and(|insert| insert.time.is_given()) {
-            destination.check_times()?;
-        }
-        let (rules, time) = (destination.key_rules()?, verb.insert.map(|insert| &insert.time));
+        let time = verb.insert.map(|insert| insert.time.of(&mut destination)).transpose()?.flatten();
+        let rules = destination.key_rules()?;
         verb.window.check_rules(rules, verb.file)?;
         let writes = verb.prints || refused.is_some() || seen.is_some();
         let appending = |path| Output::appending(path, self.keys.separator());
@@ -519,7 +517,10 @@ impl Intake<'_> {
         }
         if skipped.no_time + late + early > 0 {
             let [no_time, late, early] = [skipped.no_time, late, early].map(quantity::grouped);
-            counts += &format!(", without a time {no_time}, late {late}, early {early}");
+            counts += &match self.verb.insert.is_some_and(|insert| insert.time.is_lifetime()) {
+                true => format!(", without a lifetime {no_time}"),
+                false => format!(", without a time {no_time}, late {late}, early {early}"),
+            };
         }
         let share = 100.0 * committing.as_secs_f64() / seconds.max(0.001);
         let written = pace::bytes_written().map_or_else(String::new, |bytes| {

@@ -34,7 +34,7 @@ pub(super) enum Event<'a> {
         /// Records that lack the field, or whose field holds no single value.
         no_field: u64,
         malformed: u64,
-        /// Records that have a key, but no valid time.
+        /// Records that have a key, but no valid time or lifetime.
         no_time: u64,
         /// Keys that were seen so long ago that the filter has forgotten that time.
         late: u64,

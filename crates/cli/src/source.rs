@@ -314,8 +314,11 @@ impl One<'_> {
         match skip {
             None => self.keys += 1,
             Some(skip) => {
-                self.skipped.skip(&skip);
+                let mut tally = Tally::default();
+                tally.skip(&skip);
+                // One that ends the run is named by the error, and not counted beside it.
                 self.check(skip, records)?;
+                self.skipped.add(&tally);
             }
         }
         Ok(true)
@@ -343,12 +346,19 @@ impl One<'_> {
     /// Notes how many records had no key.
     fn note(&self) {
         let done = if self.reading.missing == Missing::Keep { "printed" } else { "skipped" };
-        note_skipped(name(self.path), &self.skipped, done, self.reading.rejects.as_deref());
+        let time = self.reading.rules.time_name();
+        note_skipped(name(self.path), &self.skipped, (done, time), self.reading.rejects.as_deref());
     }
 }
 
-/// Notes how many records of an input had no key; `done` says what was done with those that lack a field.
-pub(super) fn note_skipped(input: impl fmt::Display, skipped: &Tally, done: &str, rejects: Option<&Path>) {
+/// Notes how many records of an input had no key; `done` says what was done with those that lack a field, and `time` what
+/// their times are called.
+pub(super) fn note_skipped(
+    input: impl fmt::Display,
+    skipped: &Tally,
+    (done, time): (&str, &str),
+    rejects: Option<&Path>,
+) {
     let Tally { no_field, malformed, no_time, .. } = *skipped;
     if no_field > 0 {
         output::note(format_args!(
@@ -356,7 +366,7 @@ pub(super) fn note_skipped(input: impl fmt::Display, skipped: &Tally, done: &str
         ));
     }
     if no_time > 0 {
-        output::note(format_args!("{input}: {no_time} records were {done} that have no valid time"));
+        output::note(format_args!("{input}: {no_time} records were {done} that have no valid {time}"));
     }
     if let (1.., Some(path)) = (malformed, rejects) {
         // They may not be written yet.

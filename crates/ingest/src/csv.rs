@@ -8,7 +8,7 @@ use super::content::{BYTE_ORDER_MARK, Content, Position};
 use super::error::{Error, InputProblem};
 use super::lines::{Found, LONGEST_RECORD, Skip};
 use super::rules::{Column, Format, JOINT, Rules, TimeField};
-use super::time;
+use super::time::TimeKind;
 
 /// The most bytes of a record shown in a message.
 const SHOWN: usize = 200;
@@ -35,8 +35,8 @@ pub(super) const fn has_quotes(delimiter: u8) -> bool {
 
 pub(super) struct Csv {
     columns: Vec<usize>,
-    /// The column of the time.
-    time: Option<usize>,
+    /// The column of the time, and what it holds.
+    time: Option<(usize, TimeKind)>,
     record: Record,
     /// The header as it is in the file; `None` if there was none to pass over.
     header: Option<Vec<u8>>,
@@ -69,7 +69,8 @@ impl Csv {
         if !is_start {
             record.is_not_first(position.lines);
         }
-        let time = if columns.len() > key.len() { columns.pop() } else { None };
+        let column = if columns.len() > key.len() { columns.pop() } else { None };
+        let time = column.map(|column| (column, rules.time_kind));
         Ok(Self { columns, time, record, header: passed, key: Vec::new() })
     }
 
@@ -93,7 +94,8 @@ impl Csv {
             }
             &self.key
         };
-        let time = self.time.map(|column| self.record.field(column).and_then(time::parse));
+        let time =
+            self.time.map(|(column, kind)| self.record.field(column).and_then(|text| kind.parse(text)));
         match time {
             Some(None) => skipped(Skip::NoTime),
             time => Ok(Some(Found::Key { key, record, time: time.flatten() })),

@@ -22,7 +22,7 @@
 //! | 32 | 8 | too_long | u64, records skipped because their key is too long |
 //! | 40 | 8 | no_field | u64, records that lack the field, or hold no single value in it |
 //! | 48 | 8 | malformed | u64, records skipped because they are malformed |
-//! | 56 | 8 | no_time | u64, records that have a key and no valid time |
+//! | 56 | 8 | no_time | u64, records that have a key and no valid time or lifetime |
 //! | 64 | 8 | late | u64, those of the keys that were late |
 //! | 72 | 8 | early | u64, those of the keys that were early |
 //!
@@ -75,7 +75,7 @@
 //! | 1 | 1 | skip_empty | u8, 0 or 1 |
 //! | 2 | 8 | max_key_length | u64, bytes |
 //! | 10 | 1 | format | u8: 0 lines or NUL, 1 CSV, 2 JSON Lines |
-//! | 11 | rest | record | lines or NUL: the byte that ends a record. CSV: `delimiter`, 1 byte; then a byte, 1 if there is a header, plus 2 if a quote is a character like any other; then for each column of the key 0 and its number, from 0, as u64, or 1 and its name. JSON Lines: the names that lead to the field. Before each name stands its length as u64. If records have times: CSV: the column of the time like one of the key, with 2 in place of 0 and 3 in place of 1. JSON Lines: u64 2^64 - 1, and the names that lead to the time |
+//! | 11 | rest | record | lines or NUL: the byte that ends a record. CSV: `delimiter`, 1 byte; then a byte, 1 if there is a header, plus 2 if a quote is a character like any other; then for each column of the key 0 and its number, from 0, as u64, or 1 and its name. JSON Lines: the names that lead to the field. Before each name stands its length as u64. If records have times: CSV: the column of the time like one of the key, with 2 in place of 0 and 3 in place of 1. JSON Lines: u64 2^64 - 1, and the names that lead to the time. If records have lifetimes: the same with 4 and 5, and 2^64 - 2 |
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -6,13 +6,14 @@
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fs2::FileExt;
 
 use super::cursor;
 use super::error::Error;
 use super::job::Job;
+use super::time::KeyTime;
 use gowk::Lookup;
 use gowk::store::{Committed, Error as StoreError, Rejudged, Requests, Store, Token, Update, Version};
 use gowk::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
@@ -194,6 +195,17 @@ impl Destination {
         self.insert_each_at::<KeyHash>(&[], &[], |_, _| {}).map(drop)
     }
 
+    /// The longest lifetime that a key may have. Fails, with the error that the first key with a lifetime would get, unless
+    /// it forgets keys by time.
+    pub fn longest_lifetime(&mut self) -> Result<Duration, Error> {
+        self.insert_each_for::<KeyHash>(&[], &[], |_| {})?;
+        let retention = match &self.0 {
+            To::Filter(writer) => writer.info()?.retention,
+            To::Store(to) => to.store.description().retention,
+        };
+        Ok(Duration::from_millis(retention.map_or(0, |retention| retention.forget_after)))
+    }
+
     /// The metadata, in which the cursors of jobs are.
     pub(super) fn metadata(&self) -> Result<Metadata, Error> {
         match &self.0 {
@@ -213,6 +225,40 @@ impl Destination {
         match &mut self.0 {
             To::Filter(writer) => Ok(writer.insert_each_at(keys, times, told)?),
             To::Store(to) => Ok(to.update_mut()?.insert_each_at(keys, times, told)?),
+        }
+    }
+
+    /// Inserts keys with these lifetimes into a forgetting filter or store, as [`Writer::insert_each_for`] does.
+    pub fn insert_each_for<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        lifetimes: &[Duration],
+        new: impl FnMut(usize),
+    ) -> Result<Vec<(usize, gowk::Error)>, Error> {
+        match &mut self.0 {
+            To::Filter(writer) => Ok(writer.insert_each_for(keys, lifetimes, new)?),
+            To::Store(to) => Ok(to.update_mut()?.insert_each_for(keys, lifetimes, new)?),
+        }
+    }
+
+    /// Inserts keys with the times of their records, which are all of one kind.
+    pub(super) fn insert_each_timed<K: Key + Sync>(
+        &mut self,
+        keys: &[K],
+        times: &[KeyTime],
+        mut told: impl FnMut(usize, Seen),
+    ) -> Result<Vec<(usize, gowk::Error)>, Error> {
+        let (mut seen, mut lifetimes) = (Vec::new(), Vec::new());
+        for time in times {
+            match time {
+                KeyTime::Seen(time) => seen.push(*time),
+                KeyTime::Lifetime(lifetime) => lifetimes.push(*lifetime),
+            }
+        }
+        if lifetimes.is_empty() {
+            self.insert_each_at(keys, &seen, told)
+        } else {
+            self.insert_each_for(keys, &lifetimes, |index| told(index, Seen::New))
         }
     }
 

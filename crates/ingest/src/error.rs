@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::keys::Foreign;
 use crate::summary::Summary;
@@ -338,6 +339,16 @@ pub enum InputProblem {
         /// Its type.
         has: String,
     },
+    /// A column of a Parquet file whose values are no lifetimes.
+    #[error(
+        "its column {column} has {has}, which are no lifetimes; a lifetime is a number of seconds, or a text as 90d or 12h"
+    )]
+    LifetimeType {
+        /// The column.
+        column: String,
+        /// Its type.
+        has: String,
+    },
     /// A column of a Parquet file in a compression that is not read.
     #[error(
         "its column {column} is compressed as {codec}, which is not read; write the file anew with zstd or snappy"
@@ -412,6 +423,32 @@ pub enum InputProblem {
         place: String,
         /// The column or field.
         field: String,
+    },
+    /// A record without a valid lifetime, in a run that does not leave such records out.
+    #[error(
+        "the record on {place} has no valid lifetime in {field}; write a number of seconds, or a time as 90d or 12h, at \
+         most the {most:?} that the filter keeps keys, or let such records be left out"
+    )]
+    NoLifetime {
+        /// The line.
+        place: String,
+        /// The column or field.
+        field: String,
+        /// How long the filter keeps keys.
+        most: Duration,
+    },
+    /// No record of the inputs has a valid lifetime.
+    #[error(
+        "has no valid lifetime in {field} of any of its {records} records; check the name of the field, and that it holds a \
+         number of seconds, or a time as 90d or 12h, at most the {most:?} that the filter keeps keys"
+    )]
+    NoLifetimes {
+        /// The column or field.
+        field: String,
+        /// The number of records, all without a lifetime.
+        records: u64,
+        /// How long the filter keeps keys.
+        most: Duration,
     },
     /// No record of the inputs has a valid time.
     #[error(

@@ -94,6 +94,11 @@ impl Job {
         Self { rules: Rules { key, ..self.rules.clone() }, ..self.clone() }
     }
 
+    /// What messages call the time of a record: `time` or `lifetime`.
+    pub const fn time_name(&self) -> &'static str {
+        self.rules.time_name()
+    }
+
     /// The job's name, under which the filter remembers it.
     pub fn name(&self) -> &str {
         &self.name
@@ -238,7 +243,9 @@ mod tests {
         Job::parse(text, "j").unwrap();
         let newest = "[filter]\npath = 'f'\nkind = 'forgetting'\nkeep_newest = 5\n[input]\npaths = ['a']\n";
         Job::parse(newest, "j").unwrap();
-        let text = [text, newest].concat();
+        let lasting = text.replace("time = \"seen\"", "ttl = \"seen\"");
+        Job::parse(&lasting, "j").unwrap();
+        let text = [text, newest, &lasting].concat();
         let mentioned =
             |key: &&str| text.contains(&format!("{key} = ")) || text.contains(&format!("[{key}]"));
         let known = || known::KNOWN.iter().flat_map(|(_, keys)| keys.split(' '));

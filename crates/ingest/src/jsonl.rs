@@ -10,18 +10,18 @@ use serde_json::value::RawValue;
 use super::content::{BYTE_ORDER_MARK, Content};
 use super::error::Error;
 use super::lines::{Found, Malformed, Skip, record_line};
-use super::time;
+use super::time::TimeKind;
 
 pub(super) struct Jsonl {
     path: Vec<String>,
-    /// The names that lead to the time.
-    time: Option<Vec<String>>,
+    /// The names that lead to the time, and what its field holds.
+    time: Option<(Vec<String>, TimeKind)>,
     /// The key with its escapes resolved, if it has any; a key without escapes is a part of the line.
     key: String,
 }
 
 impl Jsonl {
-    pub(super) const fn new(path: Vec<String>, time: Option<Vec<String>>) -> Self {
+    pub(super) const fn new(path: Vec<String>, time: Option<(Vec<String>, TimeKind)>) -> Self {
         Self { path, time, key: String::new() }
     }
 
@@ -42,8 +42,8 @@ impl Jsonl {
         }
         let both = value(&self.path, line).and_then(|key| {
             // The line is valid JSON: the time is only looked for.
-            let time = self.time.as_ref().map(|path| value(path, line)).transpose()?;
-            Ok((key, time.map(|value| value.and_then(|value| time::parse(value.as_bytes())))))
+            let Some((path, kind)) = &self.time else { return Ok((key, None)) };
+            Ok((key, Some(value(path, line)?.and_then(|value| kind.parse(value.as_bytes())))))
         });
         match both {
             Ok((None, _)) => skipped(Skip::NoField),

@@ -129,3 +129,4 @@ pub use records::{Input, Records};
 pub use rules::{Column, Format, JOINT, Rules, TimeField};
 pub use run::Ingest;
 pub use summary::{Event, InputSummary, Progress, Summary, Tally};
+pub use time::{KeyTime, TimeKind};

@@ -1,11 +1,10 @@
 //! The lines of an input, and the content of records in any format. A line of any length takes bounded memory.
 
-use std::time::SystemTime;
-
 use memchr::memchr;
 
 use super::content::Content;
 use super::error::{Error, InputProblem};
+use super::time::KeyTime;
 use crate::keys::LONGEST;
 
 /// The most bytes of a record that has fields. Only keys are limited to [`LONGEST`]; a record without
@@ -22,8 +21,8 @@ pub enum Found<'a> {
         key: &'a [u8],
         /// The whole record, without the newline that ends it.
         record: &'a [u8],
-        /// When the key was seen, if the [rules](super::Rules::time) ask for that.
-        time: Option<SystemTime>,
+        /// When the key was seen or how long it is kept, if the [rules](super::Rules::time) ask for that.
+        time: Option<KeyTime>,
     },
     /// No key.
     Skipped {
@@ -46,7 +45,7 @@ pub enum Skip {
     TooLong,
     /// The record lacks the field, or the field holds no single value.
     NoField,
-    /// The record has a key, but lacks the field of its time, or the field holds no valid time.
+    /// The record has a key, but lacks the field of its time, or the field holds no valid time, or no valid lifetime.
     NoTime,
     /// The record is malformed. In a box, so that all other records are passed on in fewer bytes.
     Malformed(Box<Malformed>),

@@ -1,5 +1,5 @@
 //! Parquet: each row is a record, its value in one column is the key, and that in another may be the time at which the
-//! key was seen.
+//! key was seen, or how long it is kept.
 //!
 //! Invariants:
 //!
@@ -19,7 +19,6 @@ use self::schema::Purpose;
 use super::error::{Error, InputProblem};
 use super::lines::{Found, Malformed, Skip};
 use super::rules::{Format, Rules, TimeField};
-use super::time;
 
 mod column;
 mod opened;
@@ -49,7 +48,8 @@ impl Parquet {
         let open = || {
             let opened = Opened::new(file)?;
             let keys = Column::of(&opened, path, Purpose::Key)?;
-            let times = time.map(|path| Column::of(&opened, path, Purpose::Time)).transpose()?;
+            let times =
+                time.map(|path| Column::of(&opened, path, Purpose::Time(rules.time_kind))).transpose()?;
             Ok((opened, keys, times))
         };
         let (opened, keys, times) = open().map_err(|problem| Error::input(&name, problem))?;
@@ -87,7 +87,8 @@ impl Parquet {
         if !self.advance().map_err(|problem| Error::input(&self.name, problem))? {
             return Ok(None);
         }
-        let time = self.times.as_mut().map(|times| times.take().and_then(time::parse));
+        let kind = self.rules.time_kind;
+        let time = self.times.as_mut().map(|times| times.take().and_then(|text| kind.parse(text)));
         let Some(key) = self.keys.take() else {
             return Ok(Some(Found::Skipped { skip: Skip::NoField, record: b"" }));
         };

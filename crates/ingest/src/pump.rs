@@ -14,7 +14,7 @@
 //!    same run with the same token writes them again, in place of 1. Without one they are written before it, and keys that
 //!    others commit after that are [reported](Work::written_elsewhere), as both have written them.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::destination::Destination;
 use super::error::Error;
@@ -22,6 +22,7 @@ use super::held::Held;
 use super::lines::{Found, Skip};
 use super::rules::Rules;
 use super::summary::Tally;
+use super::time::KeyTime;
 use crate::keys::{Batch, CommitClock, Feed, Next};
 use gowk::store::{Error as StoreError, Rejudged};
 use gowk::{Batches, ErrorKind, KeyHash, Seen};
@@ -31,8 +32,8 @@ use gowk::{Batches, ErrorKind, KeyHash, Seen};
 pub struct Piece<P> {
     /// The key of each record, to insert or remove; empty at the indices in `keyless`.
     pub keys: Batch,
-    /// When each key was seen, one time a record; empty if the records do not say it.
-    pub times: Vec<SystemTime>,
+    /// When each key was seen or how long it is kept, one time a record; empty if the records do not say it.
+    pub times: Vec<KeyTime>,
     /// The bytes to write for each record if it is new; `None` to write the keys themselves.
     pub records: Option<Batch>,
     /// The ascending indices of records without a key that are written like new ones.
@@ -101,7 +102,7 @@ impl<P> Piece<P> {
         if keeps && matches!(skip, Skip::NoField | Skip::NoTime) {
             self.keyless.push(self.keys.len());
             self.keys.push(if self.records.is_none() { record } else { b"" });
-            self.times.extend(rules.time.as_ref().map(|_| UNIX_EPOCH));
+            self.times.extend(rules.time.as_ref().map(|_| rules.time_kind.none()));
             self.records.iter_mut().for_each(|records| records.push(record));
         } else if !matches!(skip, Skip::Blank | Skip::Empty) && !record.is_empty() {
             // A record that is too long to be kept in memory is empty here.
@@ -353,7 +354,7 @@ impl Pump {
         work.read(pieces)?;
         let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.keys.len()).sum());
         pieces.iter().for_each(|piece| piece.add_to(&mut all));
-        let times: Vec<SystemTime> = pieces.iter().flat_map(|piece| &piece.times).copied().collect();
+        let times: Vec<KeyTime> = pieces.iter().flat_map(|piece| &piece.times).copied().collect();
         // Runs once even without keys: a job's cursor moves past records that have none.
         let mut taken = 0;
         while taken == 0 || taken < all.len() && !work.is_stopped(&self.destination, self.taken()) {
@@ -376,13 +377,13 @@ impl Pump {
         Ok(())
     }
 
-    /// Inserts or removes the keys of `items`, which were seen at `times` unless there are none, and writes the records
+    /// Inserts or removes the keys of `items`, which have these `times` unless there are none, and writes the records
     /// of new ones. `first` is the index of the first item among all records of the pieces. If the destination fails,
     /// the keys stored before the failure are written too.
     fn change<W: Work>(
         &mut self,
         work: &mut W,
-        (items, times): (&[Item<'_>], &[SystemTime]),
+        (items, times): (&[Item<'_>], &[KeyTime]),
         pieces: &[Piece<W::Place>],
         first: usize,
     ) -> Result<Tally, W::Error> {
@@ -418,7 +419,7 @@ impl Pump {
     }
 
     /// Inserts or removes the keys of these items. This is compiled once, and not for each type of work.
-    fn apply(&mut self, items: &[Item<'_>], times: &[SystemTime]) -> Applied {
+    fn apply(&mut self, items: &[Item<'_>], times: &[KeyTime]) -> Applied {
         // If some items have no key, the indices of those that have one.
         let keyed: Option<Vec<usize>> = items.iter().any(|item| !item.has_key).then(|| {
             items.iter().enumerate().filter(|(_, item)| item.has_key).map(|(index, _)| index).collect()
@@ -429,7 +430,7 @@ impl Pump {
         };
         let mut mask: Vec<bool> = items.iter().map(|item| !item.has_key).collect();
         let mut done = |index| mask.get_mut(of(index)).into_iter().for_each(|done| *done = true);
-        let chosen: (Vec<Item<'_>>, Vec<SystemTime>);
+        let chosen: (Vec<Item<'_>>, Vec<KeyTime>);
         let (keys, times) = match &keyed {
             None => (items, times),
             Some(keyed) => {
@@ -444,7 +445,7 @@ impl Pump {
             // Without any key, not even the clock is looked at: records may have times.
             Deed::Insert if keys.is_empty() => Ok(Vec::new()),
             Deed::Insert if times.is_empty() => self.destination.insert_each(keys, done),
-            Deed::Insert => self.destination.insert_each_at(keys, times, |index, seen| match seen {
+            Deed::Insert => self.destination.insert_each_timed(keys, times, |index, seen| match seen {
                 Seen::New => done(index),
                 Seen::Late => {
                     late += 1;

@@ -173,7 +173,7 @@ impl StreamRecords {
             Format::Lines(separator) => Kind::Lines(*separator),
             Format::Jsonl { path } => {
                 let time = match &rules.time {
-                    Some(TimeField::Path(path)) => Some(path.clone()),
+                    Some(TimeField::Path(path)) => Some((path.clone(), rules.time_kind)),
                     Some(TimeField::Column(_)) | None => None,
                 };
                 Kind::Jsonl(Jsonl::new(path.clone(), time))

@@ -5,6 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::error::InputProblem;
 use super::lines::{Found, Skip};
 use super::summary::Tally;
+use super::time::TimeKind;
 use gowk::{Case, KeyRules};
 
 /// The byte between the fields of a key that has several: the unit separator of ASCII.
@@ -22,8 +23,11 @@ pub struct Rules {
     pub skip_empty: bool,
     /// The most bytes that a key may have.
     pub max_key_length: usize,
-    /// The part of a record that says when its key was seen, for a forgetting filter; `None` if the clock says it.
+    /// The part of a record that says when its key was seen or how long it is kept, for a forgetting filter; `None` if the
+    /// clock and the filter say it.
     pub time: Option<TimeField>,
+    /// What that part holds.
+    pub time_kind: TimeKind,
 }
 
 /// The format of records, and the part of a record that is the key.
@@ -86,13 +90,13 @@ impl Rules {
     /// Rules that take keys of this format unchanged.
     pub fn new(format: Format) -> Self {
         let (key, max_key_length) = (KeyRules::default(), crate::keys::LONGEST);
-        Self { format, key, skip_empty: false, max_key_length, time: None }
+        Self { format, key, skip_empty: false, max_key_length, time: None, time_kind: TimeKind::Seen }
     }
 
-    /// The same rules for records that say in this field when their keys were seen: a field of JSON or a column of Parquet,
-    /// written as for [`Format::jsonl`], or a column of CSV, by its name or its number from 1. `None` for lines, which have
-    /// no fields.
-    pub fn with_time(mut self, field: &str) -> Option<Self> {
+    /// The same rules for records whose times are in this field: a field of JSON or a column of Parquet, written as for
+    /// [`Format::jsonl`], or a column of CSV, by its name or its number from 1. `None` for lines, which have no fields.
+    pub fn with_time(mut self, field: &str, kind: TimeKind) -> Option<Self> {
+        self.time_kind = kind;
         self.time = match &mut self.format {
             Format::Lines(_) => return None,
             Format::Jsonl { .. } | Format::Parquet { .. } => Some(TimeField::path(field)),
@@ -130,7 +134,11 @@ impl Rules {
             _ if malformed > no_field => Some(InputProblem::AllMalformed { records: malformed }),
             (Some(field), _) if no_field > 0 => Some(InputProblem::NoField { field, records: no_field }),
             (_, Some(time)) if no_time > 0 => {
-                Some(InputProblem::NoTimes { field: time.shown(), records: no_time })
+                let (field, records) = (time.shown(), no_time);
+                Some(match self.time_kind {
+                    TimeKind::Seen => InputProblem::NoTimes { field, records },
+                    TimeKind::Lifetime(most) => InputProblem::NoLifetimes { field, records, most },
+                })
             }
             _ if too_long > 0 => {
                 Some(InputProblem::AllTooLong { records: too_long, limit: self.max_key_length })
@@ -145,8 +153,19 @@ impl Rules {
             (Skip::NoField, _) => {
                 Some(InputProblem::NoKey { place, field: self.format.field().unwrap_or_default() })
             }
-            (Skip::NoTime, Some(time)) => Some(InputProblem::NoTime { place, field: time.shown() }),
+            (Skip::NoTime, Some(time)) => Some(match self.time_kind {
+                TimeKind::Seen => InputProblem::NoTime { place, field: time.shown() },
+                TimeKind::Lifetime(most) => InputProblem::NoLifetime { place, field: time.shown(), most },
+            }),
             _ => None,
+        }
+    }
+
+    /// What messages call the part of a record that has its time: `time` or `lifetime`.
+    pub const fn time_name(&self) -> &'static str {
+        match self.time_kind {
+            TimeKind::Seen => "time",
+            TimeKind::Lifetime(_) => "lifetime",
         }
     }
 
@@ -158,7 +177,7 @@ impl Rules {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Self { format, key, skip_empty, max_key_length, time } = self;
+        let Self { format, key, skip_empty, max_key_length, time, time_kind } = self;
         let case = match key.ignore_case {
             None => 0,
             Some(Case::Ascii) => 2,
@@ -182,12 +201,14 @@ impl Rules {
                 path.iter().for_each(|name| encode_name(name, &mut bytes));
             }
         }
+        // The longest lifetime is the filter's, and not an option of the job.
+        let is_lifetime = matches!(time_kind, TimeKind::Lifetime(_));
         match time {
             None => {}
-            Some(TimeField::Column(column)) => column.encode(2, &mut bytes),
+            Some(TimeField::Column(column)) => column.encode(if is_lifetime { 4 } else { 2 }, &mut bytes),
             Some(TimeField::Path(path)) => {
                 // No name has this length.
-                bytes.extend(u64::MAX.to_le_bytes());
+                bytes.extend((u64::MAX - u64::from(is_lifetime)).to_le_bytes());
                 path.iter().for_each(|name| encode_name(name, &mut bytes));
             }
         }
@@ -403,6 +424,24 @@ mod tests {
                 [0, 0],
                 most,
                 b"\x02\x01\0\0\0\0\0\0\0a\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\0\0\0\0\0\0t",
+            ),
+            (
+                "format = 'csv'\nfield = 3\nttl = 'ts'",
+                [0, 0],
+                most,
+                b"\x01,\x01\0\x02\0\0\0\0\0\0\0\x05\x02\0\0\0\0\0\0\0ts",
+            ),
+            (
+                "format = 'csv'\nfield = 3\nttl = 2",
+                [0, 0],
+                most,
+                b"\x01,\0\0\x02\0\0\0\0\0\0\0\x04\x01\0\0\0\0\0\0\0",
+            ),
+            (
+                "format = 'jsonl'\nfield = 'a'\nttl = 't'",
+                [0, 0],
+                most,
+                b"\x02\x01\0\0\0\0\0\0\0a\xfe\xff\xff\xff\xff\xff\xff\xff\x01\0\0\0\0\0\0\0t",
             ),
         ] {
             assert_eq!(encoded(input), [&flags, &most[..], rest].concat(), "{input}");

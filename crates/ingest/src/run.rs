@@ -12,7 +12,9 @@ use super::job::{Job, OutputKind};
 use super::output::{Begin, Output};
 use super::ownership;
 use super::plan::{self, Plan, PlannedInput, State, Task, Tasks};
+use super::rules::Rules;
 use super::summary::Summary;
+use super::time::TimeKind;
 use gowk::store::Store;
 use gowk::{Metadata, Options};
 
@@ -106,12 +108,15 @@ impl<'a> Ingest<'a> {
             plan::header(self.job, &plan::tasks(self.job, &Cursor::default(), inputs)?.tasks)?;
         }
         let mut target = Destination::open(self.job, &self.options)?;
-        if self.job.rules.time.is_some() {
-            // Fails unless the filter forgets, before anything is written.
-            target.insert_each_at::<&[u8]>(&[], &[], |_, _| {})?;
-        }
         let rules = destination::known(self.job, target.key_rules()?)?;
-        let (metadata, job) = (target.metadata()?, &self.job.following(rules));
+        let mut job = self.job.following(rules);
+        // Fails unless the filter forgets, before anything is written.
+        match &mut job.rules {
+            Rules { time: None, .. } => {}
+            Rules { time_kind: TimeKind::Lifetime(most), .. } => *most = target.longest_lifetime()?,
+            Rules { .. } => target.check_times()?,
+        }
+        let (metadata, job) = (target.metadata()?, &job);
         // Another run may have ended while this one waited for the filter.
         let inputs = inputs::all(self.job)?;
         let (mut cursor, is_known) = self.cursor(&metadata, &inputs)?;

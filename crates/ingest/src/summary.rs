@@ -32,7 +32,7 @@ pub struct Tally {
     /// Records skipped because they are malformed. Only a job with an output of rejects skips them.
     #[serde(rename = "skipped_malformed")]
     pub malformed: u64,
-    /// Records that have a key, but no valid time. Like those without the field, they are skipped, unless the job keeps
+    /// Records that have a key, but no valid time or lifetime. Like those without the field, they are skipped, unless the job keeps
     /// them.
     #[serde(rename = "skipped_no_time")]
     pub no_time: u64,

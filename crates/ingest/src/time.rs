@@ -1,4 +1,4 @@
-//! The time at which a key was seen, as its record has it.
+//! The time at which a key was seen, or the lifetime that it has from now on, as its record has it.
 //!
 //! | text | read as |
 //! |---|---|
@@ -11,13 +11,64 @@
 //! A number may have an exponent, as in `1.7778096e9`. An offset may also be `+0200` or `+02`. All other text is no time:
 //! also a date and time without its offset from UTC. A time before 1970 counts as the beginning of 1970: every filter has
 //! forgotten both.
+//!
+//! A lifetime is a number of seconds, perhaps with a fraction or an exponent, or a whole number with a unit: `90d`, `12h`,
+//! `5m`, `30s`. All other text is no lifetime.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::DateTime;
 
+use super::creation::span;
+
 /// Numbers below this are seconds, those below a thousand times as much milliseconds, and so on.
 pub(super) const SECONDS_BELOW: u64 = 100_000_000_000;
+
+/// What the record of a key says of its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyTime {
+    /// The key was seen then.
+    Seen(SystemTime),
+    /// The key is kept so long from now on.
+    Lifetime(Duration),
+}
+
+/// What the field of a time holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TimeKind {
+    /// When the key was seen.
+    Seen,
+    /// How long the key is kept, at most so long; a record with a longer lifetime has no valid one.
+    Lifetime(Duration),
+}
+
+impl TimeKind {
+    /// The time that a text gives; `None` if it gives none.
+    pub(super) fn parse(self, text: &[u8]) -> Option<KeyTime> {
+        match self {
+            Self::Seen => parse(text).map(KeyTime::Seen),
+            Self::Lifetime(most) => {
+                lifetime(text).filter(|lifetime| *lifetime <= most).map(KeyTime::Lifetime)
+            }
+        }
+    }
+
+    /// A time that stands for none.
+    pub(super) const fn none(self) -> KeyTime {
+        match self {
+            Self::Seen => KeyTime::Seen(UNIX_EPOCH),
+            Self::Lifetime(_) => KeyTime::Lifetime(Duration::ZERO),
+        }
+    }
+}
+
+/// The lifetime that a text gives; `None` if it gives none.
+fn lifetime(text: &[u8]) -> Option<Duration> {
+    let text = text.trim_ascii();
+    let seconds = number(text).or_else(|| with_exponent(text));
+    seconds.map(|(seconds, nanos)| Duration::new(seconds, nanos)).or_else(|| span(str::from_utf8(text).ok()?))
+}
 
 /// The time that a text gives; `None` if it gives none.
 pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
@@ -154,6 +205,41 @@ mod tests {
         ] {
             assert_eq!(millis(text), Some(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn lifetimes_are_read_as_documented() {
+        let read = |text: &str| lifetime(text.as_bytes()).map(|lifetime| lifetime.as_millis());
+        for (text, millis) in [
+            ("0", 0),
+            (" 90 ", 90_000),
+            ("90s", 90_000),
+            ("1.5", 1500),
+            ("1e3", 1_000_000),
+            ("5m", 300_000),
+            ("12h", 43_200_000),
+            ("90d", 7_776_000_000),
+        ] {
+            assert_eq!(read(text), Some(millis), "{text}");
+        }
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "d",
+            "1.5d",
+            "1w",
+            "1d 2h",
+            "30D",
+            "P30D",
+            "2026-05-03T12:00:00Z",
+            "99999999999999999999",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+        let most = TimeKind::Lifetime(Duration::from_secs(60));
+        assert_eq!(most.parse(b"60"), Some(KeyTime::Lifetime(Duration::from_secs(60))));
+        assert_eq!(most.parse(b"60.001"), None);
     }
 
     #[test]

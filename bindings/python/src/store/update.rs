@@ -180,6 +180,16 @@ impl Update {
         times::insert_at(&self.owned, keys, times)
     }
 
+    /// Stores keys in an update of a forgetting store, each for a lifetime of its own, as :meth:`Writer.insert_many_for` does in
+    /// a filter.
+    fn insert_many_for<'py>(
+        &self,
+        keys: &Bound<'py, PyAny>,
+        lifetimes: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        times::insert_for(&self.owned, keys, lifetimes)
+    }
+
     /// Like :meth:`insert_many`, without answers.
     fn update(&self, keys: &Bound<'_, PyAny>) -> PyResult<()> {
         self.owned.change(keys, insert_silently).map(drop)

@@ -155,6 +155,7 @@ fn warn(job: &Job, summary: &Summary) {
             ));
         }
         let done = if job.keeps_records_without_key() { "kept" } else { "skipped" };
+        let done = (done, job.time_name());
         source::note_skipped(input.path.display(), &input.tally, done, job.rejects().as_deref());
         source::note_untimely(&input.path, &input.tally, "neither written nor stored", |keys| {
             keys.to_string()

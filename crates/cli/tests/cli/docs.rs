@@ -116,9 +116,12 @@ fn the_commands_of_the_pages_run() {
     let event = |id: &str| format!("{{\"id\":\"{id}\",\"ts\":{now}}}");
     write(folder, "events.jsonl", &[&event("c"), &event("c")]);
     write(folder, "pages.csv", &["id,url,seen", &format!("1,d,{now}"), &format!("2,d,{now}")]);
+    let page_of = |url: &str, ttl: &str| format!("{{\"url\":\"{url}\",\"cache\":{{\"ttl\":{ttl}}}}}");
+    write(folder, "pages.jsonl", &[&page_of("e", "60"), &page_of("f", "\"31d\""), &page_of("g", "\"12h\"")]);
     for (command, status, message) in run("docs/forgetting.md", folder) {
         assert_eq!(status, 0, "{command}: {message}");
     }
+    assert_eq!(["fetch.jsonl", "odd.jsonl"].map(|name| lines_of(folder, name)), [2, 1]);
     assert_eq!(["new.txt", "new.jsonl", "new.csv"].map(|name| lines_of(folder, name)), [2, 1, 2]);
     for name in ["docs/choosing.md", "docs/performance.md"] {
         assert_eq!(commands(&page(name)), [""; 0], "{name}: nobody runs these");
@@ -134,7 +137,8 @@ fn the_recipes_run() {
         ["000000005AD76BD555C1D6D771DE417A4B87E4B4:10", "5BAA61E4C9B93F3F0682250B6CF8331B7EE68FD8:9545824"];
     write(folder, "pwned.txt", &leaked);
     let event = |id: u32| format!("{{\"id\":\"e{id}\"}}");
-    write(folder, "events.jsonl", &[&event(1), &event(2), &event(1)]);
+    let lasting = |id: u32, ttl: &str| format!("{{\"id\":\"e{id}\",\"cache\":{{\"ttl\":{ttl}}}}}");
+    write(folder, "events.jsonl", &[&lasting(1, "60"), &lasting(2, "\"40d\""), &lasting(1, "\"12h\"")]);
     write(folder, "october.jsonl", &[&event(1), &event(2), &event(2)]);
     write(folder, "november.jsonl", &[&event(2), &event(3), &event(3)]);
     let batches = [["a", "b", "c"], ["b", "c", "d"]];
@@ -151,8 +155,8 @@ fn the_recipes_run() {
     let hash = "5BAA61E4C9B93F3F0682250B6CF8331B7EE68FD8";
     assert_eq!(tool(&["check", "pwned.gowk", hash]), format!("{hash}\n"));
     assert_eq!(tool(&["count", "digits.gowk", hash]), format!("7\t{hash}\n"));
-    let once = ["once.jsonl", "october-once.jsonl", "november-once.jsonl"];
-    assert_eq!(once.map(|name| lines_of(folder, name)), [2, 2, 1]);
+    let once = ["once.jsonl", "fresh.jsonl", "odd.jsonl", "october-once.jsonl", "november-once.jsonl"];
+    assert_eq!(once.map(|name| lines_of(folder, name)), [2, 1, 1, 2, 1]);
     // The crawlers together fetch each URL once, and the second try fetches what the first did.
     let fetched = ["fetch-1.txt", "fetch-2.txt"].map(|name| fs::read_to_string(folder.join(name)).unwrap());
     let mut all: Vec<&str> = fetched.iter().flat_map(|text| text.lines()).collect();

@@ -9,6 +9,7 @@
 //! - `kinds`: what a set and a counting filter each do, and refuse.
 //! - `keys`: what a key is, where keys come from, and which of them each verb prints.
 //! - `kills`: `kill -9` at any moment, and readers beside writers.
+//! - `lifetimes`: keys that come with lifetimes of their own, for filters that forget.
 //! - `merged_killed`: merges and shrinks that are killed.
 //! - `refusals`: an error is one line that names file and remedy, with exit code 2, and changes no file.
 //! - `progress`: summaries, and the bar on a terminal.
@@ -33,6 +34,7 @@ mod forgetting;
 mod keys;
 mod kills;
 mod kinds;
+mod lifetimes;
 mod merged_killed;
 mod outputs;
 mod parquet;

@@ -114,6 +114,13 @@ mod read {
         assert!(ended.code == Some(2) && ended.err.lines().last().unwrap().starts_with(words), "{ended:?}");
         let ended = folder.run(&[&text[..], &["--missing", "keep"], &INPUT[..]].concat(), "");
         assert_eq!(ended.text(), column("id"));
+        // The ids are numbers below a window of a day, in seconds.
+        let lasting = ["dedup", "l", "--forget-after", "1d", "--column", "bytes", "--ttl-field"];
+        let ended = folder.run(&[&lasting[..], &["id"], &INPUT[..]].concat(), "");
+        assert_eq!(ended.done().lines().count(), 6);
+        folder.run(&[&lasting[..], &["at"], &INPUT[..]].concat(), "").refused(&[
+            "arrow-groups.parquet: its column at has values of the type TIMESTAMP, which are no lifetimes",
+        ]);
         for (name, words) in
             [("even", "of the type BOOLEAN, which are no times"), ("when", "no column \"when\"")]
         {

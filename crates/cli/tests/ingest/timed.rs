@@ -91,3 +91,33 @@ fn a_job_creates_the_filter_that_it_asks_for_or_goes_on_in_a_store() {
         folder.run(&["ingest", "job.toml"], "").refused(&["f: ", "forgets keys"]);
     }
 }
+
+#[test]
+fn a_job_keeps_keys_for_the_lifetimes_of_their_records() {
+    for store in [false, true] {
+        let folder = Folder::new();
+        folder.write("a", "id,ttl\n1,1h\n2,40d\n3,\n1,2d\n4,86400\n");
+        folder.job("paths = ['a*']\nformat = 'csv'\nfield = 'id'\nttl = 'ttl'", 1);
+        if !store {
+            folder.run(&["ingest", "job.toml"], "").refused(&["f: is a set", "inserting keys"]);
+            assert!(!folder.path("new").exists() && !folder.path("f").exists());
+        }
+        let create = if store { "store create f --shards 3" } else { "create f" };
+        let create = format!("{create} --capacity 1000 --forget-after 30d");
+        folder.run(&create.split(' ').collect::<Vec<_>>(), "").done();
+        let ended = folder.run(&["ingest", "job.toml"], "");
+        let words = "a: 2 records were skipped that have no valid lifetime";
+        assert!(ended.code == Some(0) && ended.err.contains(words), "{ended:?}");
+        assert_eq!(folder.text("new"), "1\n4\n");
+        folder.append("a", "5,soon\n4,1d\n6,1d\n");
+        let summary = folder.ingest();
+        let count =
+            |of: &str| ["keys", "new", "seen", "skipped_no_time"].map(|name| summary[of][name].as_u64());
+        assert_eq!(count("run"), [2, 1, 1, 1].map(Some), "{summary}");
+        assert_eq!(count("total"), [5, 3, 2, 3].map(Some), "{summary}");
+        assert_eq!(folder.text("new"), "1\n4\n6\n");
+        let job = folder.text("job.toml").replace("ttl = 'ttl'", "ttl = 'ttl'\ntime = 'ttl'");
+        folder.write("job.toml", &job);
+        folder.run(&["ingest", "job.toml"], "").refused(&["`ttl` must be left out where `time` is given"]);
+    }
+}

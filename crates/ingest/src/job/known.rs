@@ -16,7 +16,7 @@ pub(super) const KNOWN: [(&str, &str); 5] = [
     ),
     (
         "input",
-        "paths format field time header delimiter quotes long trim ignore_case skip_empty max_key_length missing settle rotated",
+        "paths format field time ttl header delimiter quotes long trim ignore_case skip_empty max_key_length missing settle rotated",
     ),
     ("commit", "every_keys every_seconds"),
     ("output", "new_keys records refused rejects"),

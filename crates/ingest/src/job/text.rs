@@ -17,6 +17,7 @@ use crate::decode::Unpack;
 use crate::error::{Error, JobProblem};
 use crate::keys::LONGEST;
 use crate::rules::{Column, Format, Rules, TimeField};
+use crate::time::TimeKind;
 use gowk::store::Store;
 use gowk::{Case, KeyRules, Kind, SlotsPerBucket};
 
@@ -53,6 +54,7 @@ struct RawInput {
     quotes: Option<bool>,
     long: Option<u32>,
     time: Option<RawColumn>,
+    ttl: Option<RawColumn>,
     #[serde(default)]
     trim: bool,
     ignore_case: Option<Case>,
@@ -292,28 +294,51 @@ impl RawInput {
             usize::try_from(length).ok().filter(|length| (1..=LONGEST).contains(length))
         })?;
         let key = KeyRules { trim: self.trim, ignore_case: self.ignore_case };
-        let mut rules = Rules { format, key, skip_empty: self.skip_empty, max_key_length, time: None };
+        let mut rules = Rules {
+            format,
+            key,
+            skip_empty: self.skip_empty,
+            max_key_length,
+            time: None,
+            time_kind: TimeKind::Seen,
+        };
         let format = &mut rules.format;
-        rules.time = self.time.as_ref().map(|time| self.time(time, format, places)).transpose()?;
+        let (key, time) = match (&self.time, &self.ttl) {
+            (Some(_), Some(_)) => return Err(places.wrong("ttl", "left out where `time` is given")),
+            (time, None) => ("time", time),
+            (None, ttl) => ("ttl", ttl),
+        };
+        if self.ttl.is_some() {
+            // The filter says later how long it keeps keys.
+            rules.time_kind = TimeKind::Lifetime(Duration::MAX);
+        }
+        rules.time = time.as_ref().map(|time| self.time(key, time, format, places)).transpose()?;
         Ok(rules)
     }
 
-    fn time(&self, time: &RawColumn, format: &mut Format, places: &Places<'_>) -> Result<TimeField, Misfit> {
+    /// The part of a record that `key` of the job names.
+    fn time(
+        &self,
+        key: &'static str,
+        time: &RawColumn,
+        format: &mut Format,
+        places: &Places<'_>,
+    ) -> Result<TimeField, Misfit> {
         match (time, format) {
             (RawColumn::Name(_), Format::Csv { .. }) if self.header == Some(false) => {
-                Err(places.wrong("time", "a number, from 1, where there is no header"))
+                Err(places.wrong(key, "a number, from 1, where there is no header"))
             }
             (column, Format::Csv { header, .. }) => {
                 *header |= matches!(column, RawColumn::Name(_));
                 let column = column.column().map(TimeField::Column);
-                column.ok_or_else(|| places.wrong("time", "a name, or a number from 1"))
+                column.ok_or_else(|| places.wrong(key, "a name, or a number from 1"))
             }
             (RawColumn::Name(path), Format::Jsonl { .. }) => Ok(TimeField::path(path)),
             (RawColumn::Number(_), Format::Jsonl { .. }) => {
-                Err(places.wrong("time", "a name, for format `jsonl`"))
+                Err(places.wrong(key, "a name, for format `jsonl`"))
             }
             (_, Format::Lines(_) | Format::Parquet { .. }) => {
-                Err(places.wrong("time", "given for formats `csv` and `jsonl` only"))
+                Err(places.wrong(key, "given for formats `csv` and `jsonl` only"))
             }
         }
     }

@@ -4,6 +4,7 @@ use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
 use super::super::error::InputProblem;
+use super::super::time::TimeKind;
 
 /// The most bytes of column names shown in a message.
 const SHOWN: usize = 400;
@@ -29,7 +30,7 @@ pub(super) enum Value {
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
     Key,
-    Time,
+    Time(TimeKind),
 }
 
 /// The index of the column at this path, and how its values become texts.
@@ -47,7 +48,8 @@ pub(super) fn column(
         let column = path.join(".");
         match purpose {
             Purpose::Key => InputProblem::ColumnType { column, has },
-            Purpose::Time => InputProblem::TimeType { column, has },
+            Purpose::Time(TimeKind::Seen) => InputProblem::TimeType { column, has },
+            Purpose::Time(TimeKind::Lifetime(_)) => InputProblem::LifetimeType { column, has },
         }
     };
     if column.max_rep_level() > 0 {
@@ -55,7 +57,8 @@ pub(super) fn column(
     }
     let value = match purpose {
         Purpose::Key => key(column),
-        Purpose::Time => time(column),
+        Purpose::Time(TimeKind::Seen) => time(column),
+        Purpose::Time(TimeKind::Lifetime(_)) => written(column),
     };
     value.map(|value| (index, value)).ok_or_else(|| refused(kind(column)))
 }
@@ -96,9 +99,13 @@ fn time(column: &ColumnDescriptor) -> Option<Value> {
         }
         // What Spark and Impala write, and only for times.
         (Type::INT96, _, _) => Some(Value::Int96),
-        // Texts and numbers are read as in other formats.
-        _ => key(column).filter(|value| matches!(value, Value::Bytes | Value::Signed | Value::Unsigned)),
+        _ => written(column),
     }
+}
+
+/// How a value of this column becomes a text or number as other formats have it; `None` if it is neither.
+fn written(column: &ColumnDescriptor) -> Option<Value> {
+    key(column).filter(|value| matches!(value, Value::Bytes | Value::Signed | Value::Unsigned))
 }
 
 /// The type of a column's values, for messages.

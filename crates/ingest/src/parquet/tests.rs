@@ -13,6 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
+use crate::time::{KeyTime, TimeKind};
 
 const FILES: [&str; 8] = [
     "duckdb-snappy",
@@ -25,6 +26,11 @@ const FILES: [&str; 8] = [
     "arrow-groups",
 ];
 const ROWS: usize = 40;
+
+fn millis(time: KeyTime) -> u128 {
+    let KeyTime::Seen(time) = time else { panic!("{time:?}") };
+    time.duration_since(UNIX_EPOCH).unwrap().as_millis()
+}
 
 fn bytes(file: &str) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/tests/parquet");
@@ -40,7 +46,7 @@ fn rows(bytes: &[u8], column: &str) -> Result<Vec<Option<String>>, Error> {
 
 /// The times of the keys in the column `id` of all rows, in milliseconds; `None` where there is none.
 fn times(bytes: &[u8], column: &str) -> Result<Vec<Option<u128>>, Error> {
-    let found = read(bytes, &Rules::new(Format::parquet("id")).with_time(column).unwrap())?;
+    let found = read(bytes, &Rules::new(Format::parquet("id")).with_time(column, TimeKind::Seen).unwrap())?;
     let of = |(key, skip, time): (String, _, Option<u128>)| {
         assert_eq!((skip, key.is_empty()), (time.is_none().then_some(Skip::NoTime), false));
         time
@@ -61,7 +67,7 @@ fn read(bytes: &[u8], rules: &Rules) -> Result<Rows, Error> {
         rows.push(match found {
             Found::Key { key, record, time } => {
                 assert_eq!(key, record);
-                (text(key), None, time.map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_millis()))
+                (text(key), None, time.map(millis))
             }
             Found::Skipped { skip, record } => {
                 assert!(matches!(skip, Skip::NoField | Skip::NoTime));
@@ -213,7 +219,7 @@ fn times_are_what_the_type_of_their_column_says() {
 
 #[test]
 fn each_key_has_the_time_of_its_row() {
-    let timed = Rules::new(Format::parquet("url")).with_time("at").unwrap();
+    let timed = Rules::new(Format::parquet("url")).with_time("at", TimeKind::Seen).unwrap();
     for file in FILES {
         let rows = read(&bytes(&format!("{file}.parquet")), &timed).unwrap();
         for (day, (key, skip, time)) in (10..).zip(&rows) {
