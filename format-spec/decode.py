@@ -1114,7 +1114,10 @@ class Store:
                 "expiry_bits": lambda value: (fields.get("slots"), value) in Width.FORGETTING,
                 "refresh": lambda value: isinstance(value, bool),
             }),
-        }, {"rate": is_part, "max_file_size": is_within(1, MAX_NUMBER), "max_rate": is_part, "divided": lambda value: value is True})
+        }, {"rate": is_part, "max_file_size": is_within(1, MAX_NUMBER), "max_rate": is_part, "divided": lambda value: value is True,
+            "vacuum_keep": is_within(1, MAX_NUMBER), "vacuum_grace": is_within(1000, MAX_NUMBER)})
+        if ("vacuum_keep" in fields) != ("vacuum_grace" in fields):
+            raise Refused("%s: has one of `vacuum_keep` and `vacuum_grace`" % path)
         if self.forgets and fields["forget_after"] > ((1 << fields["expiry_bits"]) - 2) * fields["epoch_length"]:
             raise Refused("%s: its entries do not live for `forget_after`" % path)
         found = (VERSION_NAME.fullmatch(name) for name in os.listdir(os.path.join(root, "versions")))

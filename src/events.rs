@@ -21,6 +21,7 @@
 //! | `store compacted` | info | `operation`: `fold` or `merge`, `version` |
 //! | `store not compacted` | warn | `reason`; the next commit tries again |
 //! | `store vacuumed` | info | `versions`, `files`, `bytes` |
+//! | `store not vacuumed` | warn | `reason`; a commit was to do it, and the next one tries again |
 #![cfg_attr(not(feature = "tracing"), allow(unused_variables))]
 
 use std::fmt::Display;
@@ -93,6 +94,11 @@ pub(crate) fn store_compacted(path: &Path, operation: &str, version: u64) {
 #[cfg(feature = "store")]
 pub(crate) fn store_not_compacted(path: &Path, reason: &dyn Display) {
     event!(warn, path, "store not compacted", reason = tracing::field::display(reason));
+}
+
+#[cfg(feature = "store")]
+pub(crate) fn store_not_vacuumed(path: &Path, reason: &dyn Display) {
+    event!(warn, path, "store not vacuumed", reason = tracing::field::display(reason));
 }
 
 #[cfg(feature = "store")]

@@ -74,6 +74,8 @@ pub struct Options {
     forget_within: Option<Duration>,
     refresh: Option<bool>,
     keep_newest: Option<u64>,
+    #[cfg(feature = "store")]
+    pub(crate) auto_vacuum: Option<(u64, Duration)>,
     pub(crate) clock_is_right: bool,
     clock: Clock,
     key_rules: Option<KeyRules>,
@@ -164,6 +166,8 @@ impl Options {
             forget_within: None,
             refresh: None,
             keep_newest: None,
+            #[cfg(feature = "store")]
+            auto_vacuum: None,
             clock_is_right: false,
             clock: Clock::default(),
             key_rules: None,
@@ -416,6 +420,15 @@ impl Options {
     /// files of a store's shards, as each waits for the disk for most of the time.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
+        self
+    }
+
+    /// Makes commits of the store that these options create also [vacuum](crate::store::Store::vacuum): all but the newest
+    /// `keep` versions, at least 1, and those that were the newest within the last `grace`, at least a second. A commit does
+    /// that once at least 16 versions can go, or `keep` if that is more. Off unless given; filters ignore it.
+    #[cfg(feature = "store")]
+    pub fn auto_vacuum(mut self, keep: u64, grace: Duration) -> Self {
+        self.auto_vacuum = Some((keep, grace));
         self
     }
 

@@ -134,6 +134,7 @@ impl Store {
                 Ok(Some(version)) => {
                     events::store_committed(root, version.number, change.base);
                     self.keep_up(&version);
+                    self.vacuum_after(&version);
                     return Ok(Committed::New(version));
                 }
                 Ok(None) => {}

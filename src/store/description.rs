@@ -7,11 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Result};
 use super::text::{self, from_hex, hex};
+use super::vacuum::Vacuum;
 use crate::cuckoo::{AnyWidth, EpochClock, FIRST_EPOCH, Forgetting, KeyHasher, Seed};
 use crate::{Growth, HashKind, Info, KeyHash, KeyRules, Kind, Options, Retention, SlotsPerBucket};
 
 /// The most shards that a store may have.
 pub(super) const MAX_SHARDS: u32 = 65_536;
+/// The shortest grace of vacuums by commits, in milliseconds: without any, each would void the updates under way.
+const LEAST_GRACE: u64 = 1000;
+/// The highest number in a text.
+const MAX_NUMBER: u64 = i64::MAX as u64;
 
 /// The properties of a store, fixed when it is created.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,6 +56,8 @@ pub struct Description {
     pub max_false_positive_rate: Option<f64>,
     /// Whether the store was made by dividing a filter: see [`Store::create_from`](super::Store::create_from).
     pub divided: bool,
+    /// What commits vacuum by; `None` unless they do.
+    pub auto_vacuum: Option<Vacuum>,
 }
 
 /// The fields as they are in the file, none of them checked.
@@ -83,6 +90,10 @@ struct Raw {
     max_rate: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     divided: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vacuum_keep: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vacuum_grace: Option<u64>,
 }
 
 impl Description {
@@ -110,6 +121,7 @@ impl Description {
             max_file_size: (policy.max_file_size != 0).then_some(policy.max_file_size),
             max_false_positive_rate: (policy.max_rate != 0.0).then_some(policy.max_rate),
             divided: false,
+            auto_vacuum: auto_vacuum(options)?,
         };
         // Fails now if the options of a shard are wrong.
         description.check_shards(path)?;
@@ -135,6 +147,8 @@ impl Description {
             max_file_size: self.max_file_size,
             max_rate: self.max_false_positive_rate,
             divided: self.divided.then_some(true),
+            vacuum_keep: self.auto_vacuum.map(|vacuum| vacuum.keep),
+            vacuum_grace: self.auto_vacuum.map(|vacuum| vacuum.grace.as_millis() as u64),
         };
         text::encode(path, &raw)
     }
@@ -206,6 +220,21 @@ impl Description {
     }
 }
 
+/// What commits are to vacuum by.
+fn auto_vacuum(options: &Options) -> Result<Option<Vacuum>> {
+    let Some((keep, grace)) = options.auto_vacuum else { return Ok(None) };
+    let wrong = |found, expected| crate::Error::Option { option: "auto_vacuum", found, expected };
+    if !(1..=MAX_NUMBER).contains(&keep) {
+        return Err(wrong(format!("keeping {keep} versions"), "at least 1").into());
+    }
+    match u64::try_from(grace.as_millis()) {
+        Ok(millis @ LEAST_GRACE..=MAX_NUMBER) => {
+            Ok(Some(Vacuum::default().keep(keep).grace(Duration::from_millis(millis))))
+        }
+        _ => Err(wrong(format!("a grace of {grace:?}"), "at least a second").into()),
+    }
+}
+
 const fn hash_name(hash: HashKind) -> &'static str {
     match hash {
         HashKind::Xxh3 => "xxh3",
@@ -270,6 +299,16 @@ impl Raw {
         if self.divided == Some(false) {
             return Err(field("divided", "false".to_owned(), "true, or absent"));
         }
+        let auto_vacuum = match (self.vacuum_keep, self.vacuum_grace) {
+            (None, None) => None,
+            (Some(keep @ 1..=MAX_NUMBER), Some(grace @ LEAST_GRACE..=MAX_NUMBER)) => {
+                Some(Vacuum::default().keep(keep).grace(Duration::from_millis(grace)))
+            }
+            found => {
+                let expected = "with `vacuum_grace`, from 1 and from 1000 on";
+                return Err(field("vacuum_keep", format!("{found:?}"), expected));
+            }
+        };
         let description = Description {
             uuid,
             shards: self.shards,
@@ -286,6 +325,7 @@ impl Raw {
             max_file_size: self.max_file_size,
             max_false_positive_rate: self.max_rate,
             divided: self.divided.is_some(),
+            auto_vacuum,
         };
         match description.check_shards(path) {
             Ok(()) => Ok(description),
@@ -334,6 +374,7 @@ mod tests {
     fn what_was_designed_is_read_back() {
         for options in [
             Options::new().capacity(1000).false_positive_rate(1e-6).max_file_size(1 << 40),
+            Options::new().capacity(1000).auto_vacuum(10, Duration::from_millis(1500)),
             Options::new().slots_per_bucket(SlotsPerBucket::Seven).seed(u64::MAX).growth(Growth::Never),
             Options::new().counting().hash(HashKind::Caller).max_false_positive_rate(0.5),
             Options::new().forget_after(Duration::from_secs(30 * 86_400)),
@@ -354,6 +395,10 @@ mod tests {
         }
         for shards in [0, 65_537] {
             assert!(Description::design(path(), shards, &Options::new()).is_err());
+        }
+        for (keep, grace) in [(0, 1000), (u64::MAX, 1000), (1, 999), (1, u64::MAX)] {
+            let options = Options::new().auto_vacuum(keep, Duration::from_millis(grace));
+            assert!(Description::design(path(), 1, &options).is_err(), "{keep} {grace}");
         }
     }
 
@@ -377,10 +422,12 @@ mod tests {
             max_file_size: None,
             max_rate: None,
             divided: None,
+            vacuum_keep: None,
+            vacuum_grace: None,
         };
         assert!(raw().check(path()).is_ok());
         type Change = fn(&mut Raw);
-        let wrong: [(&str, Change); 19] = [
+        let wrong: [(&str, Change); 22] = [
             ("kind", |raw| raw.kind = "forgetting".to_owned()),
             ("kind", |raw| raw.refresh = Some(false)),
             ("keys", |raw| raw.keys = "upper".to_owned()),
@@ -400,6 +447,9 @@ mod tests {
             ("max_file_size", |raw| raw.max_file_size = Some(0)),
             ("max_rate", |raw| raw.max_rate = Some(1.0)),
             ("divided", |raw| raw.divided = Some(false)),
+            ("vacuum_keep", |raw| raw.vacuum_keep = Some(1)),
+            ("vacuum_keep", |raw| (raw.vacuum_keep, raw.vacuum_grace) = (Some(0), Some(1000))),
+            ("vacuum_keep", |raw| (raw.vacuum_keep, raw.vacuum_grace) = (Some(1), Some(999))),
         ];
         for (name, change) in wrong {
             let mut raw = raw();

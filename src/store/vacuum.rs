@@ -25,16 +25,25 @@ use crate::system::new_uuid;
 
 /// The operation of the version that a vacuum makes.
 const VACUUM: &str = "vacuum";
+/// The fewest versions for which a commit vacuums: that makes a version too, and lists every folder.
+const WORTH: u64 = 16;
 
 /// What a vacuum keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Vacuum {
     /// How many of the newest versions stay whatever their age: at least 1; 0 means 1.
     pub keep: u64,
     /// A version stays for this long after the next one was made, so that readers and updates that began with it can
     /// finish. Files of updates that are based on it stay as long.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "millis"))]
     pub grace: Duration,
+}
+
+#[cfg(feature = "serde")]
+fn millis<S: serde::Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Default for Vacuum {
@@ -85,6 +94,14 @@ struct Limits {
     fence: u64,
 }
 
+/// What a vacuum does.
+struct Plan {
+    limits: Limits,
+    staying: Staying,
+    /// Whether a version must say so first.
+    is_new: bool,
+}
+
 /// What stays.
 struct Staying {
     /// Versions that the last tokens of applications are based on, ascending.
@@ -106,18 +123,11 @@ impl Store {
     pub fn vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
         self.left_open.take();
         let mut told = Vacuumed::default();
-        let (staying, sweep) = loop {
+        let plan = loop {
             let newest = self.newest()?;
-            let known = Limits { first: newest.first, fence: newest.fence };
-            let limits = self.limits(&newest, vacuum);
-            let Some(staying) = self.staying(limits, &newest)? else { continue };
-            // An earlier vacuum has published these limits; finishing its work needs no further version.
-            if limits == known {
-                break (staying, known);
-            }
-            if !self.would_remove(&newest, limits, &staying)? {
-                let Some(staying) = self.staying(known, &newest)? else { continue };
-                break (staying, known);
+            let Some(plan) = self.plan(&newest, vacuum)? else { continue };
+            if !plan.is_new {
+                break plan;
             }
             let next = Version {
                 number: newest.number + 1,
@@ -125,18 +135,84 @@ impl Store {
                 time: SystemTime::now(),
                 operation: VACUUM.to_owned(),
                 base: newest.number,
-                first: limits.first,
-                fence: limits.fence,
+                first: plan.limits.first,
+                fence: plan.limits.fence,
                 ..newest.clone()
             };
             if let Some(next) = self.try_publish(next, newest.number)? {
                 told.version = Some(next.number);
-                break (staying, limits);
+                break plan;
             }
         };
-        self.sweep(sweep, &staying, &mut told)?;
+        self.sweep(plan.limits, &plan.staying, &mut told)?;
         events::store_vacuumed(&self.root, told.versions, told.files, told.bytes);
         Ok(told)
+    }
+
+    /// What a vacuum would remove now. This removes nothing and makes no version, but lists all folders and measures each
+    /// file that would go.
+    pub fn would_vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
+        let plan = loop {
+            if let Some(plan) = self.plan(&self.newest()?, vacuum)? {
+                break plan;
+            }
+        };
+        let (storage, mut told) = (&*self.storage, Vacuumed::default());
+        for number in self.removable(plan.limits, &plan.staying)? {
+            told.versions += 1;
+            told.bytes += storage.length(&files::version(number))?.unwrap_or_default();
+        }
+        let (mut files, mut bytes) = (0, 0);
+        told.foreign = self.each_leftover(plan.limits, &plan.staying, &mut |name| {
+            files += 1;
+            bytes += storage.length(name)?.unwrap_or_default();
+            Ok(())
+        })?;
+        (told.files, told.bytes) = (files, told.bytes + bytes);
+        let uploads = storage.uploads()?;
+        told.uploads_hidden = uploads.is_none();
+        let left = uploads.into_iter().flatten().filter(|upload| is_left(upload, plan.limits));
+        told.uploads = left.count() as u64;
+        Ok(told)
+    }
+
+    /// Vacuums after the commit of a version, if the store's description says so and enough can go. If that fails, the
+    /// commit has not: the next one tries again.
+    pub(super) fn vacuum_after(&self, version: &Version) {
+        let Some(vacuum) = self.description.auto_vacuum else { return };
+        let outcome = self
+            .is_worth_a_vacuum(version, &vacuum)
+            .and_then(|is_worth| if is_worth { self.vacuum(&vacuum).map(drop) } else { Ok(()) });
+        if let Err(error) = outcome {
+            events::store_not_vacuumed(&self.root, &error);
+        }
+    }
+
+    /// Whether as many versions can go as are kept, and at least [`WORTH`]. Reads one version at most.
+    fn is_worth_a_vacuum(&self, newest: &Version, vacuum: &Vacuum) -> Result<bool> {
+        // The lowest version that would stay.
+        let stays = newest.first.saturating_add(vacuum.keep.max(WORTH));
+        if newest.number < stays.saturating_add(vacuum.keep - 1) {
+            return Ok(false);
+        }
+        let Some(Version { time, .. }) = self.load(stays)? else { return Ok(false) };
+        Ok(SystemTime::now().duration_since(time).is_ok_and(|age| age >= vacuum.grace))
+    }
+
+    /// What a vacuum that finds this version the newest does; `None` if another vacuum has removed a version meanwhile.
+    fn plan(&self, newest: &Version, vacuum: &Vacuum) -> Result<Option<Plan>> {
+        let known = Limits { first: newest.first, fence: newest.fence };
+        let limits = self.limits(newest, vacuum);
+        let Some(staying) = self.staying(limits, newest)? else { return Ok(None) };
+        // An earlier vacuum has published these limits; finishing its work needs no further version.
+        if limits == known {
+            return Ok(Some(Plan { limits, staying, is_new: false }));
+        }
+        if self.would_remove(newest, limits, &staying)? {
+            return Ok(Some(Plan { limits, staying, is_new: true }));
+        }
+        let staying = self.staying(known, newest)?;
+        Ok(staying.map(|staying| Plan { limits: known, staying, is_new: false }))
     }
 
     /// Which versions and updates are to stay, by their number and age. Neither limit is lower than in `newest`.

@@ -7,6 +7,7 @@
 //! 2. After SIGKILL at any moment, the newest version is whole and has every acknowledged commit.
 //! 3. A repeated token is committed once.
 //! 4. A vacuum then leaves exactly what the newest version names.
+//! 6. A store whose commits vacuum it keeps what it is to keep, and every acknowledged commit, also where processes die.
 //! 5. Of overlapping batches, each key is called new by exactly one commit, whoever is killed. No process starts a batch
 //!    from the beginning for a conflict: it judges the keys again that others have brought.
 //!
@@ -311,5 +312,65 @@ fn killed_processes_leave_a_whole_store() {
     }
     println!("{} tokens, {repeated} of them committed and not reported", next - 1);
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
+    is_tidy(&store).unwrap();
+}
+
+/// A store whose commits vacuum it stays small without anybody's help, whatever dies on the way, and loses no commit.
+#[test]
+fn commits_vacuum_a_store_that_was_created_for_it() {
+    const KEEP: u64 = 3;
+    let dir = tempfile::tempdir().unwrap();
+    let path = crate::place(&dir);
+    let store = Store::create(&path, SHARDS, &options().auto_vacuum(KEEP, Duration::from_secs(1))).unwrap();
+    assert_eq!(Store::open(&path).unwrap().description().auto_vacuum, store.description().auto_vacuum);
+    let mut kept = Vec::new();
+    for (round, kills) in [(0, false), (1, true), (2, false)] {
+        let numbers = round * 20..(round + 1) * 20;
+        let mut children: Vec<Child> =
+            (1..=4).map(|process| start("commit", &path, process, numbers.clone())).collect();
+        for (process, child) in (1..).zip(&mut children) {
+            let mut commits = 0;
+            for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
+                let told = line.strip_prefix('@').and_then(|line| line.split_once(" version "));
+                kept.extend(told.map(|(number, _)| (process, number.parse::<u64>().unwrap())));
+                commits += u64::from(told.is_some());
+                if kills && commits == 5 {
+                    child.kill().unwrap();
+                }
+            }
+        }
+        let ended = children.iter_mut().map(|child| child.wait().unwrap().success());
+        assert!(ended.map(|is_well| u64::from(is_well || kills)).sum::<u64>() == 4);
+    }
+    assert!(kept.len() > 100, "{} commits", kept.len());
+    // Commits go on until the last ones are older than the grace.
+    let start = std::time::Instant::now();
+    for number in 100_u64.. {
+        let mut update = store.update().unwrap();
+        update.insert_batch(&keys(&store, 9, number)).unwrap().complete().unwrap();
+        assert!(matches!(update.commit("insert", None).unwrap(), Committed::New(_)));
+        kept.push((9, number));
+        if store.newest().unwrap().first > kept.len() as u64 / 2 {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(100), "no commit vacuums");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let log = store.log().unwrap();
+    assert!(log.iter().any(|version| version.operation == "vacuum") && log.len() as u64 >= KEEP);
+    let expected: Vec<_> =
+        kept.iter().flat_map(|(process, number)| keys(&store, *process, *number)).collect();
+    let found = store.read().unwrap().contains_batch(&expected).unwrap();
+    assert!(found.iter().all(|found| *found));
+    // What a vacuum says that it would remove, it removes.
+    for vacuum in [Vacuum::default().keep(KEEP), Vacuum::default().grace(Duration::ZERO)] {
+        let would = store.would_vacuum(&vacuum).unwrap();
+        let before = store.log().unwrap();
+        assert_eq!(store.would_vacuum(&vacuum).unwrap(), would);
+        let removed = store.vacuum(&vacuum).unwrap();
+        let counts = |of: gowk::store::Vacuumed| [of.versions, of.files, of.bytes, of.foreign];
+        assert_eq!(counts(removed), counts(would), "{} versions before", before.len());
+    }
+    assert!(store.log().unwrap().len() == 1);
     is_tidy(&store).unwrap();
 }

@@ -1,9 +1,11 @@
 //! `gowk store create`
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
-use gowk::store::Store;
+use gowk::store::{Store, Vacuum};
 use gowk::{Options, Reader};
 
 use super::super::bar;
@@ -45,6 +47,16 @@ pub(super) struct Create {
     #[arg(conflicts_with_all = ["max_file_size", "max_false_positive_rate", "trim", "ignore_case"])]
     from: Option<PathBuf>,
 
+    /// Let commits vacuum the store: at least the newest N versions stay. A commit does so once as many versions can go as
+    /// stay, and at least 16. Without --keep and --grace nothing is removed but by `gowk store vacuum`
+    #[arg(long, value_name = "N", value_parser = quantity::positive)]
+    keep: Option<NonZeroU64>,
+
+    /// The same: a version stays this long after the next one was made, for its readers and updates, at least a second; 1d
+    /// if only --keep is given
+    #[arg(long, value_name = "TIME", value_parser = super::vacuum::duration)]
+    grace: Option<Duration>,
+
     #[command(flatten)]
     shape: Shape,
 
@@ -58,11 +70,21 @@ impl Create {
         let shards = u32::try_from(self.shards).unwrap_or(u32::MAX);
         if let Some(from) = &self.from {
             let (filter, progress) = (Reader::open(from)?, &mut bar::of("dividing"));
-            Store::create_from(&self.store, shards, &filter, &Options::new(), progress)?;
+            Store::create_from(&self.store, shards, &filter, &self.vacuumed(Options::new()), progress)?;
         } else {
             let options = self.rules.apply(self.shape.options(self.capacity.unwrap_or_default()));
+            let options = self.vacuumed(options);
             Store::create(&self.store, shards, &options).map_err(|error| refused(&self.store, error))?;
         }
         Ok(())
+    }
+
+    /// The options with what commits are to vacuum by, if anything.
+    fn vacuumed(&self, options: Options) -> Options {
+        if self.keep.is_none() && self.grace.is_none() {
+            return options;
+        }
+        let Vacuum { keep, grace, .. } = Vacuum::default();
+        options.auto_vacuum(self.keep.map_or(keep, NonZeroU64::get), self.grace.unwrap_or(grace))
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use gowk::store::{Description, Requests, StoreInfo, StoreReader};
+use gowk::store::{Description, Requests, StoreInfo, StoreReader, Vacuum, Vacuumed};
 use serde::Serialize;
 
 use super::super::failure::Failure;
@@ -25,9 +25,19 @@ struct Facts<'a> {
     operation: &'a str,
     first: u64,
     tokens: Vec<Last<'a>>,
+    /// What a vacuum would remove; `None` in an object store, which would have to list all its names for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vacuum: Option<Freed>,
     /// What this run has asked a server for.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests>,
+}
+
+#[derive(Serialize)]
+struct Freed {
+    versions: u64,
+    files: u64,
+    bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -53,9 +63,13 @@ pub(in super::super) fn print(
     let tokens =
         last.map(|(application, done)| Last { application, number: done.number, version: done.version });
     let tokens: Vec<Last<'_>> = tokens.collect();
+    let vacuum = description.auto_vacuum.unwrap_or_default();
+    let freed = if store.requests().is_none() { Some(store.would_vacuum(&vacuum)?) } else { None };
+    let freed = freed.map(|Vacuumed { versions, files, bytes, .. }| Freed { versions, files, bytes });
     if as_json {
         let (operation, first, requests) = (&version.operation, version.first, store.requests());
-        let facts = Facts { file, description, seed, info, time, operation, first, tokens, requests };
+        let facts =
+            Facts { file, description, seed, info, time, operation, first, tokens, vacuum: freed, requests };
         output.line(json::line(&facts))?;
     } else {
         let made_for = filter::made_for(description.capacity, description.requested_false_positive_rate);
@@ -94,7 +108,15 @@ pub(in super::super) fn print(
             let time = info.store_time.map_or_else(|| "none yet".to_owned(), quantity::time_of);
             [("retention", retention.to_string()), ("store's time", time)]
         });
-        for (name, value) in words.into_iter().chain(retention.into_iter().flatten()).chain(seed) {
+        let Vacuum { keep, grace, .. } = vacuum;
+        let kept = format!("{keep} versions kept, and {} of grace", humantime::format_duration(grace));
+        let by_commits = description.auto_vacuum.map(|_| ("commits vacuum", kept));
+        let freed = freed.map(|Freed { versions, files, bytes }| {
+            let freed = quantity::bytes(bytes);
+            ("a vacuum would free", format!("{freed}: {versions} versions and {files} files"))
+        });
+        let words = words.into_iter().chain(retention.into_iter().flatten()).chain(by_commits).chain(freed);
+        for (name, value) in words.chain(seed) {
             output.line(format_args!("{name:<24}{value}"))?;
         }
         for Last { application, number, version } in &tokens {

@@ -14,7 +14,7 @@ use super::super::quantity;
 /// Remove versions of a store that nobody needs any more, and what unfinished updates have left
 ///
 /// Readers of a removed version are told to refresh, and updates based on one are refused: none gets a wrong answer.
-/// Nothing else ever removes anything from a store. The version before the last --token of each application stays, so that
+/// Nothing else ever removes anything from a store, unless it was created with --keep or --grace. The version before the last --token of each application stays, so that
 /// a run with it can be repeated.
 #[derive(Args)]
 #[command(after_help = "\
@@ -33,10 +33,14 @@ pub(super) struct Vacuum {
     /// How long a version stays after the next one was made: seconds, or a number with m, h or d
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = duration)]
     grace: Duration,
+
+    /// Print what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Seconds, or minutes, hours or days by their letter.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const UNITS: [(char, u64); 4] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
     let (number, seconds) = quantity::split(text, UNITS, 1);
     let number = quantity::count(number).map_err(|error| format!("{error}, 90s, 12h or 7d"))?;
@@ -49,7 +53,7 @@ impl Vacuum {
         let store = Store::open(&self.store)?;
         let vacuum = gowk::store::Vacuum::default().keep(self.keep.get()).grace(self.grace);
         let Vacuumed { version, versions, files, bytes, foreign, uploads, uploads_hidden, .. } =
-            store.vacuum(&vacuum)?;
+            if self.dry_run { store.would_vacuum(&vacuum)? } else { store.vacuum(&vacuum)? };
         if uploads_hidden {
             output::note(format_args!(
                 "{}: the server does not list uploads in parts that were cut short; give the bucket a rule that aborts them",
@@ -57,8 +61,9 @@ impl Vacuum {
             ));
         }
         output::print(|output| {
+            let done = if self.dry_run { "would be removed" } else { "removed" };
             output
-                .line(format_args!("{versions} versions and {files} files removed, {bytes} bytes in all"))?;
+                .line(format_args!("{versions} versions and {files} files {done}, {bytes} bytes in all"))?;
             if versions == 0 && files == 0 {
                 let grace = humantime::format_duration(self.grace);
                 output.line(format_args!(
@@ -69,10 +74,11 @@ impl Vacuum {
                 output.line(format_args!("version {version} says so"))?;
             }
             if uploads > 0 {
-                output.line(format_args!("{uploads} uploads that were cut short given up"))?;
+                let done = if self.dry_run { "would be given up" } else { "given up" };
+                output.line(format_args!("{uploads} uploads that were cut short {done}"))?;
             }
             if foreign > 0 {
-                output.line(format_args!("{foreign} files that are none of the store's were left alone"))?;
+                output.line(format_args!("{foreign} files that are none of the store's are left alone"))?;
             }
             Ok(())
         })
