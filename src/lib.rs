@@ -43,7 +43,8 @@
 //!
 //! | to | one key | many keys | iterator | tool | Python |
 //! |---|---|---|---|---|---|
-//! | store, and say what is new | [`insert`](Writer::insert) | [`insert_batch`](Batches::insert_batch) | [`insert_all`](Batches::insert_all) | `insert`, `dedup` | `insert`, `insert_many` |
+//! | store, and say what is new | [`insert`](Writer::insert) | [`insert_batch`](Batches::insert_batch) | [`insert_all`](Batches::insert_all) | `dedup` | `insert`, `insert_many` |
+//! | store, without an answer | | | | `insert` | `add`, `update` |
 //! | is it there? | [`contains`](Lookup::contains) | [`contains_batch`](Lookup::contains_batch) | | `check` | `in`, `contains_many` |
 //! | how many copies? | [`count`](Lookup::count) | | | `count` | `count`, `count_many` |
 //! | take one copy | [`remove`](Writer::remove) | [`remove_batch`](Batches::remove_batch) | [`remove_all`](Batches::remove_all) | `remove` | `remove`, `remove_many` |
