@@ -285,7 +285,7 @@ fn is_clear(error: &Error, address: &Path, fault: Fault) {
             "versions keep being removed",
         ],
         Fault::Answer(status) | Fault::Told(status) => &[&format!("the server answered {status}")],
-        Fault::Reset | Fault::Lost => &["the connection broke", "the server cannot be reached"],
+        Fault::Reset | Fault::Lost => &["the connection broke", "cannot be reached"],
         Fault::Hang => &["the server did not answer in time"],
         Fault::Garbage => {
             &["the server's answer cannot be read", "its checksum does not match", "its length is"]

@@ -350,6 +350,14 @@ fn a_committer_that_a_vacuum_has_passed_has_committed_nothing() {
     }
 }
 
+#[test]
+fn a_bucket_that_is_missing_is_named() {
+    for outcome in [Store::open("s3://gowk-none/x"), Store::create("s3://gowk-none/x", 2, &options())] {
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("no such bucket") && error.contains("s3://gowk-none/x"), "{error}");
+    }
+}
+
 /// A server that ignores the condition of each third create.
 #[test]
 fn a_server_that_lets_two_creates_succeed_is_refused() {

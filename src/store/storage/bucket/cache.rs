@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::{Access, access};
+
 use super::Name;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult, Untrusted};
 use crate::system::{names, new_uuid};
@@ -24,6 +26,8 @@ use crate::system::{names, new_uuid};
 const FOLDER: &str = "GOWK_CACHE";
 const SIZE: &str = "GOWK_CACHE_SIZE";
 const DEFAULT_SIZE: u64 = 16 << 30;
+/// What fails if there is no such folder, or if it cannot be written.
+const USE: &str = "keep local copies of the bucket's files here (GOWK_CACHE names another folder)";
 /// The bit of a folder's mode by which everybody may write to it.
 const OTHERS_WRITE: u32 = 0o002;
 /// The folder of files that are being fetched or made.
@@ -68,10 +72,7 @@ impl Cache {
     /// The cache of the store at an address of a server.
     pub(super) fn open(server: &str, address: &Path) -> FilterResult<Self> {
         let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let root = of(FOLDER)
-            .or_else(|| of("XDG_CACHE_HOME").map(|folder| folder.join("gowk")))
-            .or_else(|| of("HOME").map(|folder| folder.join(".cache/gowk")))
-            .ok_or_else(|| wrong(address, "set GOWK_CACHE to a folder"))?;
+        let root = of(FOLDER).unwrap_or_else(|| Self::usual(of));
         let most = match std::env::var(SIZE) {
             Ok(size) => {
                 size.parse().map_err(|_| wrong(address, "GOWK_CACHE_SIZE is not a number of bytes"))?
@@ -83,17 +84,34 @@ impl Cache {
         Ok(Self { root, own, most })
     }
 
+    /// The folder of a user who has given none. A user without a home, or with one that cannot be written, as in many
+    /// containers, has it among the temporary files.
+    fn usual(of: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
+        let home = of("XDG_CACHE_HOME").or_else(|| of("HOME").map(|folder| folder.join(".cache")));
+        let root = home.map(|folder| folder.join("gowk"));
+        let is_writable = |root: &PathBuf| {
+            Self::make(root.clone())
+                .is_ok_and(|root| access(&root, Access::WRITE_OK | Access::EXEC_OK).is_ok())
+        };
+        root.filter(is_writable).unwrap_or_else(|| {
+            std::env::temp_dir().join(format!("gowk-cache-{}", rustix::process::geteuid().as_raw()))
+        })
+    }
+
     /// Makes a folder that others cannot look into, as they perhaps cannot look into the bucket.
     fn make(folder: PathBuf) -> FilterResult<PathBuf> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).at(&folder, "create the folder")?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.at(&folder, USE)?;
         Ok(folder)
     }
 
     /// Makes the folder, unless it is there; fails if others may have put copies of their own into it.
     fn check_root(&self) -> FilterResult<()> {
         let found = Self::make(self.root.clone())?.metadata().at(&self.root, "look at")?;
-        let own = rustix::process::geteuid().as_raw();
-        let is_own = [0, own].contains(&found.uid()) && found.mode() & OTHERS_WRITE == 0;
+        let own = [0, rustix::process::geteuid().as_raw()];
+        // The name too: in the folder of temporary files, others can make a link of it.
+        let named = self.root.symlink_metadata().at(&self.root, "look at")?.uid();
+        let is_own = own.contains(&found.uid()) && own.contains(&named) && found.mode() & OTHERS_WRITE == 0;
         if is_own {
             return Ok(());
         }
@@ -102,7 +120,10 @@ impl Cache {
 
     pub(super) fn workplace(&self) -> FilterResult<PathBuf> {
         self.check_root()?;
-        Self::make(self.root.join(WORK))
+        let folder = Self::make(self.root.join(WORK))?;
+        let may = access(&folder, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
+        may.at(&folder, USE)?;
+        Ok(folder)
     }
 
     /// The file's own name is unique in its store.
@@ -275,6 +296,27 @@ mod tests {
         let small = Cache { most: 1, ..cache };
         fetch(&small, 6);
         assert_eq!(kept(&small), [6]);
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_is_named_and_none_is_needed_at_home() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error =
+            cache(&file.join("cache"), 450).get(&name(0), |_| unreachable!()).unwrap_err().to_string();
+        assert!(
+            error.contains("file/cache: cannot keep local copies") && error.contains("GOWK_CACHE"),
+            "{error}"
+        );
+        // A home that cannot be written, and none.
+        for home in [Some(file), None] {
+            let usual = Cache::usual(|name| home.clone().filter(|_| name == "HOME"));
+            assert!(usual.starts_with(std::env::temp_dir()) && usual != std::env::temp_dir(), "{usual:?}");
+        }
+        let home = dir.path().to_owned();
+        let usual = Cache::usual(|name| Some(home.clone()).filter(|_| name == "HOME"));
+        assert_eq!(usual, dir.path().join(".cache/gowk"));
     }
 
     #[test]

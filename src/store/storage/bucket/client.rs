@@ -77,6 +77,13 @@ fn http(error: &(dyn std::error::Error + 'static)) -> Option<HttpErrorKind> {
     None
 }
 
+/// The endpoint in the environment, without a name and password.
+fn endpoint() -> Option<String> {
+    let endpoint = AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint)?;
+    let (scheme, host) = endpoint.split_once("://")?;
+    Some(format!("{scheme}://{}", host.rsplit('@').next().unwrap_or_default()))
+}
+
 impl Refusal {
     pub(super) fn unclear(what: &str) -> Self {
         Self::Unclear(what.to_owned())
@@ -103,6 +110,11 @@ impl Refusal {
             None => format!("the server answered {status}"),
         };
         match &error {
+            // The same answer as for a missing object, but for the code in its body.
+            S3Error::NotFound { .. } if code(&text) == Some("NoSuchBucket") => {
+                let told = "the server has no such bucket; check its name, AWS_ENDPOINT_URL and AWS_REGION";
+                return Self::Refused(io::ErrorKind::Other, told.to_owned());
+            }
             S3Error::NotFound { .. } => return Self::Absent,
             S3Error::Precondition { .. } | S3Error::NotModified { .. } => return Self::Taken,
             S3Error::AlreadyExists { source, .. } => {
@@ -112,10 +124,15 @@ impl Refusal {
                 return if is_there { Self::Taken } else { Self::Conflict };
             }
             S3Error::PermissionDenied { .. } => {
-                return Self::Refused(io::ErrorKind::PermissionDenied, answered(403));
+                let told =
+                    answered(403) + "; check what the credentials in the environment may do in this bucket";
+                return Self::Refused(io::ErrorKind::PermissionDenied, told);
             }
             S3Error::Unauthenticated { .. } => {
-                return Self::Refused(io::ErrorKind::PermissionDenied, answered(401));
+                return Self::Refused(
+                    io::ErrorKind::PermissionDenied,
+                    answered(401) + "; check the credentials in the environment",
+                );
             }
             _ => {}
         }
@@ -131,9 +148,12 @@ impl Refusal {
         match (status(&text), http(&error)) {
             (Some(status @ 300..500), _) => Self::Refused(io::ErrorKind::InvalidInput, answered(status)),
             (Some(status), _) => Self::Unclear(answered(status)),
-            (None, Some(HttpErrorKind::Connect)) => {
-                Self::Unreached("the server cannot be reached".to_owned())
-            }
+            (None, Some(HttpErrorKind::Connect)) => Self::Unreached(match endpoint() {
+                Some(endpoint) => format!("the server {endpoint} of AWS_ENDPOINT_URL cannot be reached"),
+                None => {
+                    "the server of Amazon cannot be reached; for another one set AWS_ENDPOINT_URL".to_owned()
+                }
+            }),
             (None, Some(HttpErrorKind::Timeout)) => Self::unclear("the server did not answer in time"),
             (None, Some(_)) => Self::unclear("the connection broke"),
             (None, None) => Self::unclear("the server's answer cannot be read"),
