@@ -874,7 +874,8 @@ class Store:
                 happens once, however often it is tried. Numbers of an application ascend.
             operation: a word for the log that says what the commit does.
             scratch: a folder for working copies and runs, such as one on a fast local disk, instead of the store's own.
-                They move into the store when they are sealed.
+                They move into the store when they are sealed. A killed process leaves its own there: remove them when no
+                update uses the folder.
             rewriting: rewrite each shard that keys come for, however few they are, so that no run is written.
 
         >>> import gowk

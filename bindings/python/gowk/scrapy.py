@@ -28,11 +28,13 @@ being queued at the kill may be downloaded twice.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
 import pickle
 import sqlite3
+import stat
 import tempfile
 from collections.abc import Container
 from datetime import timedelta
@@ -96,8 +98,12 @@ class GowkDupeFilter(RFPDupeFilter):
         # A crawl begins long after the one before. If the clock is wrong, pages are crawled again, and none is lost.
         options: dict[str, Any] = {"forget_after": forget_after, "clock_is_right": True, **width}
         self._writer = Writer(self._path, capacity=capacity, wait=10, **options)
+        try:
+            self._log = _open_log(f"{self._path}-requests")
+        except OSError:
+            self._writer.close()
+            raise
         _open.add(self._path.resolve())
-        self._log = os.open(f"{self._path}-requests", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._unwritten = b""
         self._uncommitted = 0
         with open(os.dup(self._log), "rb") as log:
@@ -166,6 +172,21 @@ class GowkDupeFilter(RFPDupeFilter):
         os.unlink(f"{self._path}-requests")
         if self._folder:
             self._folder.cleanup()
+
+
+def _open_log(path: str) -> int:
+    """The file of requests that were not committed, which is read and then emptied. Others may have made its name a link."""
+    try:
+        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "is a symbolic link, and may be another's file; remove it", path) from None
+        raise
+    found = os.fstat(log)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(log)
+        raise FileExistsError(errno.EEXIST, "is not a regular file with one name, and may be another's; remove it", path)
+    return log
 
 
 class Scheduler(_Scheduler):

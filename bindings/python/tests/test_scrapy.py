@@ -193,6 +193,19 @@ def test_two_spiders_of_a_process_have_two_filters(folder: Path) -> None:
     assert Path("one.gowk").exists() and Path("two.gowk").exists()
 
 
+def test_a_link_in_the_place_of_the_log_is_refused_and_its_target_stays(folder: Path) -> None:
+    Path("secret").write_text("a\nb\n")
+    for plant in (os.symlink, os.link):
+        plant("secret", "seen.gowk-requests")
+        with pytest.raises(OSError, match="seen.gowk-requests"):
+            GowkDupeFilter("seen.gowk")
+        assert Path("secret").read_text() == "a\nb\n"
+        os.unlink("seen.gowk-requests")
+    seen = GowkDupeFilter("seen.gowk")
+    seen.close("finished")
+    assert len(gowk.Reader("seen.gowk")) == 0
+
+
 def test_a_setting_that_is_guessed_wrong_is_refused_and_a_filter_that_is_not_kept_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ValueError, match="GOWK_FILTER: no such setting; there are .*GOWK_PATH"):
         GowkDupeFilter.from_crawler(get_crawler(scrapy.Spider, {"GOWK_FILTER": "seen.gowk"}))

@@ -685,6 +685,21 @@ def test_shards_are_folded_by_tasks_once_it_is_due(spark: SparkSession, folder: 
 
 
 @needs_spark
+def test_jobs_are_described_in_the_ui(spark: SparkSession, folder: Path) -> None:
+    store, context = create(folder, 2), spark.sparkContext
+    context.setJobDescription("of the caller")
+    store.insert(frame(spark, [f"key {number}" for number in range(50)]), "value", application="night", batch=7)
+    store.compact(spark, all=True)
+    assert context.getLocalProperty("spark.job.description") == "of the caller"
+    context.setJobDescription(None)
+    jobs = context._jsc.sc().statusStore().jobsList(None)
+    all_told = [jobs.apply(at).description() for at in range(jobs.size())]
+    told = {description.get() for description in all_told if description.isDefined()}
+    assert f"gowk: insert, batch 7 of 'night', store {store.path}" in told, told
+    assert f"gowk: fold 2 shards, store {store.path}" in told, told
+
+
+@needs_spark
 def test_what_kills_a_fold_changes_nothing(spark: SparkSession, folder: Path) -> None:
     every = [f"{who} {when} folding" for who in ("executor killed", "task raises") for when in ("before", "while", "after")]
     # A thread beside a task raises for itself.

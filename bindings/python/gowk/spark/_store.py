@@ -191,7 +191,8 @@ class SparkStore:
         if not shards:
             return store.commit_folds([])
         rows = spark.createDataFrame(list(enumerate(shards)), "task int, shard int").repartitionById(len(shards), "task")
-        folds = rows.mapInArrow(self._folding(self._plan(store.version, "compact")), "shard int, sealed string").collect()
+        with _described(spark, f"fold {len(shards)} shards, store {self.path}"):
+            folds = rows.mapInArrow(self._folding(self._plan(store.version, "compact")), "shard int, sealed string").collect()
         sealed = [Sealed.from_json(fold.sealed) for fold in folds if fold.sealed is not None]
         return replace(store.commit_folds(sealed), full=len(folds) - len(sealed))
 
@@ -350,7 +351,8 @@ class SparkStore:
         if self._local is not None:
             options["local"] = self._local
         keys = df.select(key.alias("key"))
-        with _noted(self.path, application, batch):
+        work = f"{change}, batch {batch} of {application!r}, store {self.path}"
+        with _noted(self.path, application, batch), _described(session, work):
             try:
                 self.by_shard(keys, "key").write.format("gowk").mode("append").options(**options).save(self.path)
             except PySparkException:
@@ -393,7 +395,9 @@ class SparkStore:
     def _fingerprint(self, df: DataFrame, column: str | Column) -> str:
         """A text that is the same for the same keys in any order."""
         hashed = sf.xxhash64(_key(df, column, self.path).cast("binary"))
-        row = df.select(hashed.alias("hash")).agg(sf.count("hash"), sf.bit_xor("hash"), sf.sum(sf.pmod("hash", sf.lit(1 << 31)))).collect()[0]
+        combined = df.select(hashed.alias("hash")).agg(sf.count("hash"), sf.bit_xor("hash"), sf.sum(sf.pmod("hash", sf.lit(1 << 31))))
+        with _described(df.sparkSession, f"compare the keys of a new checkpoint, store {self.path}"):
+            row = combined.collect()[0]
         return f"keys {row[0]} {row[1]} {row[2]}"
 
 
@@ -405,6 +409,23 @@ def _query_of(df: DataFrame) -> str | None:
     except PySparkException:
         # Spark Connect does not tell the id.
         return None
+
+
+@contextmanager
+def _described(session: SparkSession, work: str) -> Iterator[None]:
+    """Describes the jobs inside it in Spark's UI. The description of the caller, or of its streaming query, comes back."""
+    try:
+        context = session.sparkContext
+    except PySparkException:
+        # Spark Connect has no descriptions.
+        yield
+        return
+    before = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(f"gowk: {work}")
+    try:
+        yield
+    finally:
+        context.setJobDescription(before)
 
 
 @contextmanager
