@@ -111,16 +111,13 @@ pub enum Error {
         expected: Expected,
     },
 
-    /// The file has another length than its superblock says.
-    #[error(
-        "{}: {found} bytes long, but its superblock says {expected}; restore the file from a copy",
-        path.display()
-    )]
+    /// The file has another length than its superblock says, or ends within its superblocks.
+    #[error("{}: {found} bytes long, and not {expected}; restore the file from a copy", path.display())]
     Length {
         /// The file.
         path: PathBuf,
-        /// Bytes by the superblock.
-        expected: u64,
+        /// Bytes by the superblock; at least those of both superblocks, if the file ends within them.
+        expected: Expected,
         /// Bytes there are.
         found: u64,
     },
@@ -220,8 +217,8 @@ pub enum Error {
 
     /// The bytes to read a filter from are a copy of a file that a writer had, or died with.
     #[error(
-        "{}: copied from a file that a writer had, or died with, and may lack commits; take the bytes with \
-         `Reader::copy_to_bytes`, or from a file that `gowk copy` made", path.display()
+        "{}: copied from a file that a writer had, or died with, and may lack commits; take the bytes of a \
+         closed filter, or of a copy (`copy_to_bytes`, `copy_to`)", path.display()
     )]
     Unclosed {
         /// `<bytes>`, as there is no file.
@@ -252,7 +249,7 @@ pub enum Error {
     /// the transaction is kept.
     #[error(
         "{}: was removed or renamed since it was opened, so nothing was committed; give the file its name back and commit \
-         again, or restore it from a copy, as `gowk copy` makes one, and begin anew",
+         again, or restore it from a copy (`copy_to`) and begin anew",
         path.display()
     )]
     Removed {
@@ -544,6 +541,8 @@ impl Error {
 pub enum Expected {
     /// Exactly this value.
     Exactly(u64),
+    /// This value or a greater one.
+    AtLeast(u64),
     /// A value from the first to the second.
     Between(u64, u64),
     /// Described in words.
@@ -554,6 +553,7 @@ impl fmt::Display for Expected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exactly(value) => write!(f, "{value}"),
+            Self::AtLeast(value) => write!(f, "{value} or more"),
             Self::Between(low, high) => write!(f, "{low} to {high}"),
             Self::Words(words) => f.write_str(words),
         }

@@ -82,7 +82,8 @@ impl RawSuperblocks {
         }
         let expected = checked.identity.geometry.file_length();
         if self.file_length != expected {
-            return Err(Error::Length { path: path.to_owned(), expected, found: self.file_length });
+            let (path, expected) = (path.to_owned(), Expected::Exactly(expected));
+            return Err(Error::Length { path, expected, found: self.file_length });
         }
         Ok(Superblocks { newest: checked, slot, other_damaged: other.is_none(), read_only_features })
     }
@@ -98,7 +99,8 @@ impl RawSuperblocks {
             return Error::NotGowk { path };
         }
         if self.file_length < 2 * SUPERBLOCK {
-            return Error::Length { path, expected: 2 * SUPERBLOCK, found: self.file_length };
+            let expected = Expected::AtLeast(2 * SUPERBLOCK);
+            return Error::Length { path, expected, found: self.file_length };
         }
         let claims: Vec<RawSuperblock> =
             claims.filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0)).collect();

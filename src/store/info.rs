@@ -19,7 +19,8 @@ impl StoreReader {
     }
 
     /// All shards together, as one filter describes itself; every file is opened. Regions and generation are those of
-    /// a shard at its creation, and nothing is forecast.
+    /// a shard at its creation, and nothing is forecast. Pending records count among `entries` and `inserted`, as in
+    /// [`StoreInfo::entries`]; all else, the load too, is that of the files.
     pub fn filter_info(&self) -> Result<Info> {
         let own = &self.store.description;
         let (identity, policy) = own.options(0).design(self.store.path())?;
@@ -74,8 +75,9 @@ pub struct StoreInfo {
     pub pending: u64,
     /// Bytes of all runs.
     pub run_bytes: u64,
-    /// Entries in the files of all shards, and `pending`. In a set that is what the files will have once all is folded;
-    /// in a counting store it is the most that they can have, as a record may bring a further copy of a key, or take one.
+    /// Entries in the files of all shards, and `pending`. In a set that is what the files will have once all is folded, less keys that look alike to the filter.
+    /// In any other store it is the most that they can have: a record may bring a further copy of a key or take one, or
+    /// refresh a key that is there.
     pub entries: u64,
     /// Bytes of all files of shards, and of all runs.
     pub bytes: u64,

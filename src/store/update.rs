@@ -92,7 +92,8 @@ impl Store {
 
 impl Update {
     /// Makes working copies in this folder, for example on a fast local disk, instead of in the store. They move into the
-    /// store when they are sealed.
+    /// store when they are sealed. A killed process leaves its own there, with names like `000000000017-UUID.gowk-…`: remove
+    /// them when no update uses the folder.
     pub fn scratch(mut self, folder: impl Into<PathBuf>) -> Self {
         self.scratch = Some(folder.into());
         self

@@ -2,6 +2,8 @@
 //!
 //! 1. A wing uses only the wings that the table of `ARCHITECTURE.md` allows it. These stand above it in the table.
 //! 2. Only `src/system/map.rs` may allow unsafe code, which the lints deny everywhere else.
+//! 3. Every source file, also of the other packages of the workspace, is compiled: the file above it names it in a `mod`.
+//! 4. No message of the library names a command or an option of the tool, which other users of the library do not have.
 //!
 //! Unit tests may use any wing. Packages of the workspace are walls that the compiler holds.
 
@@ -16,7 +18,13 @@ const PUBLIC: &str = "what users call";
 
 /// All source files of the library, by their path under `src`.
 fn sources() -> BTreeMap<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let found = sources_in("src");
+    assert!(found.len() > 40, "{} files in src", found.len());
+    found
+}
+
+fn sources_in(folder: &str) -> BTreeMap<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
     while let Some(folder) = folders.pop() {
         for entry in read_dir(folder).unwrap() {
@@ -29,7 +37,6 @@ fn sources() -> BTreeMap<PathBuf, String> {
             }
         }
     }
-    assert!(found.len() > 40, "{} files in src", found.len());
     found
 }
 
@@ -192,4 +199,36 @@ fn unsafe_code_is_allowed_in_one_file() {
     let found: Vec<PathBuf> =
         sources().into_iter().filter(|(_, text)| allows(text)).map(|(path, _)| path).collect();
     assert_eq!(found, [Path::new("system/map.rs")]);
+}
+
+#[test]
+fn every_file_is_named_by_a_mod() {
+    for folder in ["src", "crates/cli/src", "crates/ingest/src", "crates/serve/src"] {
+        let sources = sources_in(folder);
+        let top = ["lib.rs", "main.rs"].map(PathBuf::from);
+        let mut named = 0;
+        for path in sources.keys().filter(|path| !top.contains(path)) {
+            let module = format!("mod {};", path.file_stem().unwrap().to_str().unwrap());
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let above = parent.map_or_else(|| top.to_vec(), |parent| vec![parent.with_extension("rs")]);
+            let is_named =
+                above.iter().any(|above| sources.get(above).is_some_and(|text| text.contains(&module)));
+            assert!(is_named, "{folder}/{}: no `{module}` in {above:?}", path.display());
+            named += 1;
+        }
+        assert!(named > 5, "{folder}: {named}");
+    }
+}
+
+#[test]
+fn messages_of_the_library_do_not_speak_of_the_tool() {
+    let mut seen = 0;
+    for (path, text) in sources() {
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            seen += 1;
+            let names_option = line.split("--").skip(1).any(|rest| rest.starts_with(char::is_alphabetic));
+            assert!(!line.contains("`gowk ") && !names_option, "src/{}: {line}", path.display());
+        }
+    }
+    assert!(seen > 5000, "{seen}");
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use gowk::Kind;
 use gowk::store::{Description, Requests, StoreInfo, StoreReader, Vacuum, Vacuumed};
 use serde::Serialize;
 
@@ -86,9 +87,13 @@ pub(in super::super) fn print(
             }
         };
         let seed = seed.map(|seed| ("seed", seed));
-        let entries = match info.pending {
-            0 => grouped(info.entries),
-            _ => format!("at most {}: pending removals and further copies count too", grouped(info.entries)),
+        // In a set each record is a key that comes.
+        let entries = match (info.pending, description.kind) {
+            (0, _) | (_, Kind::Set) => grouped(info.entries),
+            _ => format!(
+                "at most {}: pending removals, and records of keys that are there already, count too",
+                grouped(info.entries)
+            ),
         };
         let words = [
             ("store", file.into_owned()),
