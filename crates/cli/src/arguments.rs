@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use gowk::{KeyRules, Options};
 use gowk_ingest::keys::{Batch, Feed, Next};
-use gowk_ingest::{Item, Piece, Rules, Tally, TimeKind, Unpack};
+use gowk_ingest::{Item, Owner, Piece, Rules, Tally, TimeKind, Unpack};
 
 use super::bar;
 use super::failure::Failure;
@@ -285,7 +285,8 @@ impl KeyArgs {
         mut take: impl FnMut(&mut Output, &[Item<'_>]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<Tally, Failure> {
         let mut aside = self.aside(prints)?;
-        aside.rejects.as_mut().map_or(Ok(()), |rejects| rejects.go_on(None))?;
+        let owner = Owner::new([0; 16], "lookups");
+        aside.rejects.as_mut().map_or(Ok(()), |rejects| rejects.go_on(owner, None))?;
         let mut feed = self.start((known, None), file, prints, false)?.feed;
         loop {
             let next = match feed.try_next()? {

@@ -41,7 +41,7 @@ use super::window::Window;
 /// not changed since.
 ///
 /// With --output, each new line is in the file exactly once, whatever kills the process: run the same command again with the
-/// same input. The filter remembers with each commit how long the file is, and the next run first cuts off what was written
+/// same input. One run at a time writes to a file. The filter remembers with each commit how long the file is, and the next run first cuts off what was written
 /// after the last commit. Into a store, that holds for what is committed once: a run that dies while it prints leaves lines
 /// that the next run prints again.
 ///

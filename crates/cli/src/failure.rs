@@ -93,6 +93,9 @@ pub(super) enum Failure {
     #[error("{}: cannot {op}: {source}; {} and run the command again", path.display(), output_remedy(source))]
     File { path: PathBuf, op: &'static str, source: io::Error },
 
+    #[error("{}: another run writes to it; try again when that has ended, or give another file", path.display())]
+    BusyOutput { path: PathBuf },
+
     #[error("{}: is {is}; give another file with {option}", path.display())]
     RefusedOutput { path: PathBuf, is: String, option: &'static str },
 
@@ -331,7 +334,11 @@ pub(super) const fn by_option(error: &gowk_ingest::Error) -> &'static str {
         }
         Error::Input { problem: InputProblem::NoKey { .. }, .. } => " (`missing = \"drop\"` under [input])",
         Error::Output {
-            problem: OutputProblem::Short { .. } | OutputProblem::Changed { .. } | OutputProblem::Other,
+            problem:
+                OutputProblem::Short { .. }
+                | OutputProblem::Changed { .. }
+                | OutputProblem::Appended { .. }
+                | OutputProblem::Other,
             ..
         } => " (--new-output)",
         _ => "",
@@ -379,6 +386,8 @@ fn remedy(error: &Error) -> Option<&'static str> {
             Some("`gowk set --max-false-positive-rate` raises the limit")
         }
         Error::AfterCommit { source, .. } | Error::Unknown { source, .. } => remedy(source),
+        // What a server says names its remedy.
+        Error::Io { path, .. } if gowk::store::Store::is_address(path) => None,
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),
             io::ErrorKind::NotFound => Some("check the path, or create the folder"),

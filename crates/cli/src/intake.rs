@@ -36,6 +36,7 @@ use super::pace::{self, Pace};
 use super::paths::{self, Sink, check_outputs};
 use super::quantity;
 use super::refused::Refusals;
+use super::scratch::Scratch;
 use super::source::{self, AHEAD, Aside, Read, Source};
 use super::stop::Stop;
 use super::window::Window;
@@ -70,7 +71,8 @@ pub(super) struct IntakeArgs {
     #[command(flatten)]
     keys: KeyArgs,
 
-    /// Make the working copies of a store's shards in this folder, as on a fast local disk
+    /// Make the working copies of a store's shards in this folder, as on a fast local disk. What killed runs have left
+    /// there is removed
     #[arg(long, value_name = "DIR", help_heading = STORES)]
     scratch: Option<PathBuf>,
 }
@@ -166,8 +168,11 @@ impl IntakeArgs {
         let prints = verb.prints && verb.output.is_none();
         let bar = verb.bar.clone().unwrap_or_else(|| self.bar(verb.insert.is_some(), prints));
         let options = self.options(&bar);
-        let (mut destination, is_done) = if paths::is_store(verb.file) {
-            self.store(verb, &of_store(options)?)?
+        let is_store = paths::is_store(verb.file);
+        // Kept until the working copies in it are sealed or given up.
+        let scratch = self.scratch.as_deref().filter(|_| is_store).map(Scratch::open).transpose()?;
+        let (mut destination, is_done) = if is_store {
+            self.store(verb, &of_store(options)?, scratch.as_ref())?
         } else {
             self.filter(verb, filter(self.lock.apply(options)))?
         };
@@ -269,7 +274,12 @@ impl IntakeArgs {
         }
     }
 
-    fn store(&self, verb: &Verb<'_>, options: &Options) -> Result<Opened, Failure> {
+    fn store(
+        &self,
+        verb: &Verb<'_>,
+        options: &Options,
+        scratch: Option<&Scratch>,
+    ) -> Result<Opened, Failure> {
         self.lock.note_ignored_by_store(verb.file);
         let given = [
             (self.commit_every.is_some(), "--commit-every"),
@@ -285,8 +295,8 @@ impl IntakeArgs {
         let token = verb.insert.and_then(|insert| insert.token.clone());
         let (base, is_done) = base(&store, token.as_ref())?;
         let update = store.update_of(base);
-        let update = match &self.scratch {
-            Some(folder) => update.scratch(folder),
+        let update = match scratch {
+            Some(scratch) => update.scratch(scratch.folder()),
             None => update,
         };
         let destination = Destination::store(store, update, verb.name, token).sealing(bar::of("sealing"));

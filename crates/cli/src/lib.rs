@@ -32,6 +32,7 @@ mod refused;
 mod remove;
 mod repair;
 mod report;
+mod scratch;
 mod set;
 mod shrink;
 mod source;

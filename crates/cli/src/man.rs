@@ -1,12 +1,15 @@
 //! `gowk man`
 
 use std::fs;
+use std::iter;
 use std::path::PathBuf;
 
 use clap::{Args, Command};
 use clap_mangen::Man;
 
 use super::failure::Failure;
+use super::output::Output;
+use super::paths::{Sink, check_outputs};
 
 /// Write the manual pages of gowk and its verbs into a folder
 #[derive(Args)]
@@ -32,7 +35,10 @@ impl Manual {
             let path = self.folder.join(format!("{name}.1"));
             let mut page = Vec::new();
             Man::new(command).title(name).render(&mut page).map_err(Failure::of_file(&path, "write"))?;
-            fs::write(&path, page).map_err(Failure::of_file(&path, "write"))?;
+            check_outputs(&[Sink::replaced("FOLDER", &path)], iter::empty(), iter::empty())?;
+            let mut output = Output::anew(&path, b'\n')?;
+            output.text(String::from_utf8_lossy(&page).trim_end())?;
+            output.finish()?;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gowk::Files;
+use gowk_ingest::{Claim, Owner};
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use tempfile::{Builder, NamedTempFile, TempPath};
 use xxhash_rust::xxh3::xxh3_64;
@@ -198,11 +199,18 @@ impl Output {
         Ok(Self { is_new, ..output })
     }
 
-    /// Cuts off what a run that did not end had written behind its last commit, up to the length and the hash in `from`,
-    /// unless the file has changed since. Otherwise a line that a crash may have cut is ended.
-    pub(super) fn go_on(&mut self, from: Option<Written>) -> Result<(), Failure> {
+    /// Keeps other runs from the file. Cuts off what a run of `owner` that did not end had written behind its last commit,
+    /// up to the length and the hash in `from`, unless the file has changed since, or another owner's run has appended to
+    /// it. Otherwise a line that a crash may have cut is ended.
+    pub(super) fn go_on(&mut self, owner: Owner, from: Option<Written>) -> Result<(), Failure> {
         let Some(path) = self.path.as_deref().filter(|_| self.is_file) else { return Ok(()) };
         let (file, failed) = (self.stream.get_ref().file(), |op| Failure::of_file(path, op));
+        let from = match owner.claim(file) {
+            Claim::Own => from,
+            Claim::Others => None,
+            Claim::Busy => return Err(Failure::BusyOutput { path: path.to_owned() }),
+        };
+        owner.mark(file);
         let length = file.metadata().map_err(failed("look at"))?.len();
         let is_known =
             |from: &Written| from.length <= length && Written::of(path, from.length).ok() == Some(*from);

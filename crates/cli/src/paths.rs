@@ -1,11 +1,10 @@
 //! What names of files lead to.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use gowk::Files;
+use gowk_ingest::of_any_filter;
 
 use super::failure::Failure;
 use super::source::beginning;
@@ -121,20 +120,6 @@ fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     }
     let is_inside = || filter.canonicalize().is_ok_and(|folder| Files::resolved(path).starts_with(folder));
     (is_store(filter) && is_inside()).then(|| format!("in {}, the folder of the store", filter.display()))
-}
-
-/// The same for filters and stores that are not of this run.
-fn of_any_filter(path: &Path) -> Option<String> {
-    let real = Files::resolved(path);
-    if is_filter(&real) {
-        return Some("a filter".to_owned());
-    }
-    let name = real.as_os_str().as_bytes();
-    let data = name.strip_suffix(b"-journal").or_else(|| name.strip_suffix(b"-lock"));
-    if let Some(data) = data.map(|data| Path::new(OsStr::from_bytes(data))).filter(|data| is_filter(data)) {
-        return Some(format!("a file of the filter {}", data.display()));
-    }
-    Some(format!("in {}, the folder of a store", store_of(&real)?.display()))
 }
 
 /// The store in whose folder a file with this canonical path lies.

@@ -44,22 +44,16 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn run(self) -> Result<(), Failure> {
         // Opens the output before it reads a long file, so that a wrong path fails at once.
-        let mut standard = Output::standard(b'\n')?;
-        let output = paths::output(self.output.as_ref());
-        let sink = output.map_or(Sink::standard(), |path| Sink::file("--output", path));
+        let path = paths::output(self.output.as_ref());
+        let sink = path.map_or(Sink::standard(), |path| Sink::replaced("--output", path));
         check_outputs(&[sink], iter::empty(), iter::once(self.file.as_path()))?;
+        let mut output = path.map_or_else(|| Output::standard(b'\n'), |path| Output::anew(path, b'\n'))?;
         let page = match AnyReader::open(&self.file, &self.read.apply(Options::new()))? {
             AnyReader::Filter(reader) => filter::page(&self.file, &reader)?,
             AnyReader::Store(reader) => store::page(&self.file, &reader)?,
         };
-        match output {
-            Some(path) => fs::write(path, page).map_err(Failure::of_file(path, "write"))?,
-            None => {
-                standard.text(page.trim_end())?;
-                standard.flush()?;
-            }
-        }
-        Ok(())
+        output.text(page.trim_end())?;
+        output.finish()
     }
 }
 

@@ -8,11 +8,11 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use fs2::FileExt;
-
+use super::claim::{Claim, Owner};
 use super::cursor;
-use super::error::Error;
+use super::error::{Error, OutputProblem};
 use super::job::Job;
+use super::output::Begin;
 use super::time::KeyTime;
 use gowk::Lookup;
 use gowk::store::{Committed, Error as StoreError, Rejudged, Requests, Store, Token, Update, Version};
@@ -131,29 +131,50 @@ impl Destination {
         Ok(job.creation.apply(options.clone()).open(&job.filter)?.into())
     }
 
-    /// Locks the job's outputs for as long as the caller keeps the returned files, so that no other run of the job
-    /// writes to them: they are about to be cut to the lengths in the cursor `entry`. Returns no files for a filter,
-    /// whose own lock is enough; a store has none.
+    /// Locks the job's outputs for as long as the caller keeps the returned files, so that no other run writes to them:
+    /// they are about to be cut to the lengths in the cursor `entry`. Fails if another one has written behind such a
+    /// length.
     pub(super) fn claim<'a>(
         &self,
         entry: &str,
-        outputs: impl Iterator<Item = &'a Path>,
+        outputs: impl Iterator<Item = &'a Begin>,
     ) -> Result<Vec<File>, Error> {
-        let To::Store(to) = &self.0 else { return Ok(Vec::new()) };
         let mut claimed = Vec::new();
-        for path in outputs.filter(|path| !path.exists() || path.is_file()) {
+        for output in outputs.filter(|output| output.is_file()) {
+            let path = output.path();
             let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
             let file = opened.map_err(Error::of_output(path, "open"))?;
-            let is_taken =
-                |error: std::io::Error| error.raw_os_error() == fs2::lock_contended_error().raw_os_error();
-            // On a file system without locks, the user must not run the job twice at a time.
-            if FileExt::try_lock_exclusive(&file).is_err_and(is_taken) {
-                return Err(to.overtaken());
+            let owner = self.owner(entry)?;
+            match owner.claim(&file) {
+                Claim::Busy => {
+                    let To::Store(to) = &self.0 else { return Err(Error::output(path, OutputProblem::Busy)) };
+                    return Err(to.overtaken());
+                }
+                Claim::Others => {
+                    let found = file.metadata().map_err(Error::of_output(path, "look at"))?.len();
+                    if found > output.length() {
+                        return Err(Error::output(
+                            path,
+                            OutputProblem::Appended { committed: output.length() },
+                        ));
+                    }
+                }
+                Claim::Own => {}
             }
+            owner.mark(&file);
             claimed.push(file);
         }
         self.check_not_overtaken(entry)?;
         Ok(claimed)
+    }
+
+    /// The name by which runs called `name` mark their outputs.
+    pub fn owner(&self, name: &str) -> Result<Owner, Error> {
+        let uuid = match &self.0 {
+            To::Filter(writer) => writer.info()?.uuid,
+            To::Store(to) => to.store.description().uuid,
+        };
+        Ok(Owner::new(uuid, name))
     }
 
     /// Fails if another run of the job has committed since this one began.

@@ -580,6 +580,26 @@ pub enum OutputProblem {
         /// Bytes there are.
         found: u64,
     },
+    /// Another run writes to the output.
+    #[error(
+        "another run writes to it; run the job again when that has ended, or give the job a file of its own"
+    )]
+    Busy,
+    /// Another run has appended to the output, so that what follows the committed bytes is not the job's to cut off.
+    #[error(
+        "another run has written behind the {committed} bytes that this job has committed; \
+         move that part to another file, or move this file away and begin a new one"
+    )]
+    Appended {
+        /// Bytes committed.
+        committed: u64,
+    },
+    /// A file of some filter or store.
+    #[error("is {is}; choose another name")]
+    OfFilter {
+        /// What it is.
+        is: String,
+    },
     /// The output holds other bytes than those committed.
     #[error(
         "its first {committed} bytes are not what this job wrote; \

@@ -1,4 +1,7 @@
 //! The input files that a job's paths and patterns name, sorted.
+//!
+//! `glob` lists folders as the standard library does, which panics if the system reports an error when a folder is closed.
+//! No file system that is known does so, and nothing is written at that time: the run ends, and may be repeated.
 
 use std::fs::Metadata;
 use std::io;

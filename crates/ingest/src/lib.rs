@@ -89,6 +89,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod claim;
 mod content;
 mod creation;
 mod csv;
@@ -117,12 +118,14 @@ mod signature;
 mod summary;
 mod time;
 
+pub use claim::{Claim, Owner};
 pub use csv::CommonHeader;
 pub use decode::Unpack;
 pub use destination::Destination;
 pub use error::{Error, InputProblem, JobProblem, OutputProblem};
 pub use job::Job;
 pub use lines::{Found, Malformed, Skip};
+pub use ownership::of_any_filter;
 pub use plan::{Plan, PlannedInput, State};
 pub use pump::{Deed, Item, Piece, Pump, Work};
 pub use records::{Input, Records};

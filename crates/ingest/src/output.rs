@@ -93,6 +93,11 @@ impl Begin {
         &self.path
     }
 
+    /// Whether it is a file, or will be one; no pipe or device.
+    pub(super) const fn is_file(&self) -> bool {
+        self.regular
+    }
+
     pub(super) const fn length(&self) -> u64 {
         match self.from {
             Some(written) => written.length,

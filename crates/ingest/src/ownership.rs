@@ -1,15 +1,21 @@
 //! The files that belong to a job itself. A job's output cannot be a file of its filter, and its input cannot be any of
 //! its own files.
 //!
+//! Nor can an output be a file of any other filter or store.
+//!
 //! A file may have several names, and a file that does not exist yet has no inode. So existing files are compared by
 //! inode, and all files by the paths that their names resolve to.
 
-use std::fs::Metadata;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::{Error, OutputProblem};
 use super::job::{Job, OutputKind};
+use super::keys::Foreign;
 use gowk::Files;
 use gowk::store::Store;
 
@@ -53,6 +59,9 @@ pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
         if own.has(&path, path.metadata().ok().as_ref()) {
             return Err(Error::output(&path, OutputProblem::Own));
         }
+        if let Some(is) = of_any_filter(&path) {
+            return Err(Error::output(&path, OutputProblem::OfFilter { is }));
+        }
         let is_same = |other: &PathBuf| {
             Files::resolved(other) == Files::resolved(&path)
                 || inode(other).is_some_and(|other| Some(other) == inode(&path))
@@ -63,6 +72,31 @@ pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
         known.push(path);
     }
     Ok(())
+}
+
+/// The filter or store, of any run, that a file belongs to, in words: the file must not be an output. `None` if there is
+/// none.
+pub fn of_any_filter(path: &Path) -> Option<String> {
+    let real = Files::resolved(path);
+    if is_filter(&real) {
+        return Some("a filter".to_owned());
+    }
+    let name = real.as_os_str().as_bytes();
+    let data = name.strip_suffix(b"-journal").or_else(|| name.strip_suffix(b"-lock"));
+    if let Some(data) = data.map(|data| Path::new(OsStr::from_bytes(data))).filter(|data| is_filter(data)) {
+        return Some(format!("a file of the filter {}", data.display()));
+    }
+    let store = real.ancestors().skip(1).find(|folder| Store::is_at(folder))?;
+    Some(format!("in {}, the folder of a store", store.display()))
+}
+
+/// Whether a file is a filter, by its first bytes. Waits for no pipe, and follows no link: a filter's journal lies beside the
+/// file itself.
+fn is_filter(path: &Path) -> bool {
+    let mut first = Vec::new();
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
+        && File::open(path).is_ok_and(|file| file.take(Foreign::BYTES as u64).read_to_end(&mut first).is_ok())
+        && Foreign::of(&first) == Some(Foreign::Filter)
 }
 
 /// Device and inode: two files are the same if these are.

@@ -143,8 +143,7 @@ impl<'a> Ingest<'a> {
             }
         }
         check_room(self.job, &metadata, &cursor, &tasks)?;
-        let paths = begins.iter().flatten().map(Begin::path);
-        let _kept_from_others = target.claim(&entry, paths)?;
+        let _kept_from_others = target.claim(&entry, begins.iter().flatten())?;
         // Creates the outputs in any case, so they exist after any run.
         let mut outputs = [None, None, None];
         for ((output, begin), kind) in outputs.iter_mut().zip(begins).zip(OutputKind::ALL) {

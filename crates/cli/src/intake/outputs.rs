@@ -8,7 +8,8 @@
 //!
 //! 1. Nothing is written to an output before a commit names it and its length.
 //! 2. The last commit of a run that ends names its outputs no more: what others append to them is never cut off.
-//! 3. A copy of the filter, which has another uuid, cuts off nothing: its outputs may have grown since.
+//! 3. A copy of the filter, which has another uuid, cuts off nothing: its outputs may have grown since. Nor does a filter,
+//!    if a run into another one has appended since.
 
 use gowk_ingest::Destination;
 
@@ -33,10 +34,10 @@ impl Outputs {
         destination: &mut Destination,
         outputs: impl Iterator<Item = &'a mut Output>,
     ) -> Result<Self, Failure> {
-        let mut all = Self::of(destination)?;
+        let (owner, mut all) = (destination.owner(ENTRY)?, Self::of(destination)?);
         let mut claimed: Vec<&mut Output> = outputs.collect();
         for output in &mut claimed {
-            output.go_on(output.place().and_then(|place| all.get(place)))?;
+            output.go_on(owner, output.place().and_then(|place| all.get(place)))?;
         }
         if all.remember(destination, claimed.into_iter(), false)? {
             destination.commit()?;

@@ -5,6 +5,7 @@
 //! 2. The file of `check` and `count` appears at the end, whole; until then, and after a failure or a kill, an older one
 //!    is what it was.
 //! 3. No file takes the place of one that the command reads or writes, nor of any filter's or store's.
+//! 4. One run at a time writes to a file, and none cuts off what another one has appended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -382,4 +383,83 @@ fn no_file_of_the_command_is_an_output() {
     let null =
         ["dedup", "f", "--csv", "1", "-o", "/dev/null", "--refused", "/dev/null", "--rejects", "/dev/null"];
     folder.run(&null, "a\n").done();
+}
+
+#[test]
+fn what_a_run_into_another_filter_has_appended_is_not_cut_off() {
+    let folder = Folder::new();
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    if !folder.has_marks() {
+        return;
+    }
+    for other in ["g", "s"] {
+        let new = format!("new of {other}");
+        let mut running = folder.start(&["dedup", "f", "-o", &new]);
+        running.give(&format!("{other}1\n"));
+        wait_until(|| fs::metadata(folder.path(&new)).is_ok_and(|new| new.len() == 3));
+        running.kill();
+        folder.run(&["dedup", other, "-o", &new, "theirs"], "").done();
+        folder.run(&["dedup", "f", "-o", &new, &format!("{other}1")], "").done();
+        // A line may be there twice then, and none is lost.
+        assert_eq!(read(&folder, &new), format!("{other}1\ntheirs\n{other}1\n"));
+    }
+}
+
+#[test]
+fn a_file_is_the_output_of_one_run_at_a_time() {
+    let folder = Folder::new();
+    folder.run(&["create", "g", "--capacity", "1000"], "").done();
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    let job = "[filter]\npath = \"j\"\n[input]\npaths = [\"keys\"]\n[output]\nnew_keys = \"new\"\n";
+    fs::write(folder.path("job.toml"), job).unwrap();
+    fs::write(folder.path("keys"), "a\n").unwrap();
+    let mut running = folder.start(&["dedup", "f", "-o", "new"]);
+    running.give("a\n");
+    wait_until(|| fs::metadata(folder.path("new")).is_ok_and(|new| new.len() == 2));
+    for (verb, other, option) in
+        [("dedup", "g", "-o"), ("dedup", "s", "-o"), ("insert", "g", "--refused"), ("dedup", "g", "--seen")]
+    {
+        folder.run(&[verb, other, option, "new"], "b\n").refused(&["gowk: new: another run writes to it"]);
+    }
+    for verb in ["check", "insert"] {
+        let rejects = [verb, "g", "--csv", "1", "--rejects", "new"];
+        folder.run(&rejects, "b\n").refused(&["gowk: new: another run writes to it"]);
+    }
+    running.kill();
+    assert_eq!(read(&folder, "new"), "a\n");
+    folder.run(&["dedup", "g", "-o", "new", "b"], "").done();
+    // Nor does a job write to a file that another run has.
+    fs::rename(folder.path("new"), folder.path("old")).unwrap();
+    let mut running = folder.start(&["dedup", "f", "-o", "new"]);
+    let is_locked = || {
+        let lock = rustix::fs::FlockOperation::NonBlockingLockShared;
+        fs::File::open(folder.path("new")).is_ok_and(|new| rustix::fs::flock(new, lock).is_err())
+    };
+    wait_until(is_locked);
+    folder
+        .run(&["ingest", "job.toml"], "")
+        .refused(&["new: another run writes to it; run the job again when"]);
+    running.kill();
+    folder.run(&["ingest", "job.toml"], "").done();
+    assert_eq!(read(&folder, "new"), "a\n");
+}
+
+#[test]
+fn a_page_or_manual_takes_the_place_of_the_old_one_whole() {
+    let folder = Folder::with_filter(&["--capacity", "1000"]);
+    fs::write(folder.path("report.html"), "old").unwrap();
+    fs::hard_link(folder.path("report.html"), folder.path("kept")).unwrap();
+    folder.run(&["report", "f", "-o", "report.html"], "").done();
+    assert!(read(&folder, "report.html").ends_with("</html>\n"));
+    assert_eq!(read(&folder, "kept"), "old");
+    fs::create_dir(folder.path("man1")).unwrap();
+    fs::write(folder.path("man1/gowk.1"), "old").unwrap();
+    fs::hard_link(folder.path("man1/gowk.1"), folder.path("kept too")).unwrap();
+    folder.run(&["man", "man1"], "").done();
+    assert!(read(&folder, "man1/gowk.1").contains(".TH gowk 1"));
+    assert_eq!(read(&folder, "kept too"), "old");
+    // What is in the place of a page and is a filter's stays.
+    fs::remove_file(folder.path("man1/gowk-dedup.1")).unwrap();
+    folder.run(&["copy", "f", "man1/gowk-dedup.1"], "").done();
+    folder.run(&["man", "man1"], "").refused(&["gowk-dedup.1: is a filter"]);
 }

@@ -91,6 +91,17 @@ impl Folder {
         found
     }
 
+    /// Whether the file system of temporary folders keeps the marks of outputs.
+    pub(crate) fn has_marks(&self) -> bool {
+        std::fs::write(self.path("marked"), "").unwrap();
+        let marked = std::fs::File::open(self.path("marked")).unwrap();
+        let has = rustix::fs::fsetxattr(marked, "user.gowk", b"x", rustix::fs::XattrFlags::empty()).is_ok();
+        if !has {
+            println!("not run in part: temporary files have no extended attributes here");
+        }
+        has
+    }
+
     pub(crate) fn info(&self, file: &str) -> Value {
         self.run(&["info", file, "--json"], "").json()
     }

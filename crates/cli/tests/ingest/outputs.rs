@@ -1,7 +1,7 @@
 //! Invariants checked:
 //!
 //! 1. The output has each new key once, in the order of the inputs. Whole records are as in the inputs, under one header.
-//! 2. A job never cuts or overwrites bytes that it did not write.
+//! 2. A job never cuts or overwrites bytes that it did not write, nor writes to a file of any filter or store.
 //! 3. Keys without room go to both outputs, also if the job is killed meanwhile.
 //! 4. A record without a key is counted, and where the job says so written or an end of the run; a field that no record
 //!    has is an error.
@@ -328,4 +328,40 @@ fn a_field_that_no_record_has_ends_the_job_until_it_is_corrected() {
     folder.write("job.toml", job);
     assert_eq!(folder.ingest()["total"]["new"], 3);
     assert_eq!(folder.text("rejects"), "{\"user\":7}\n{\"id\n{\"id\":[]}\n");
+}
+
+#[test]
+fn what_another_run_has_appended_is_not_cut_off() {
+    let folder = prepared();
+    folder.ingest();
+    folder.append("a", "4\n");
+    folder.run(&["dedup", "g", "-o", "new", "theirs"], "").done();
+    if !folder.has_marks() {
+        return;
+    }
+    for _ in 0..2 {
+        folder
+            .run(&["ingest", "job.toml"], "")
+            .refused(&["new: another run has written behind the 6 bytes", "--new-output"]);
+    }
+    assert_eq!(folder.text("new"), "1\n2\n3\ntheirs\n");
+    std::fs::rename(folder.path("new"), folder.path("moved")).unwrap();
+    folder.run(&["ingest", "job.toml", "--new-output"], "").done();
+    assert_eq!(folder.text("new"), "4\n");
+}
+
+#[test]
+fn a_file_of_any_filter_or_store_is_no_output() {
+    let folder = prepared();
+    folder.run(&["create", "g", "--capacity", "1000"], "").done();
+    folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
+    let (job, before) = (folder.text("job.toml"), folder.read("g"));
+    // The lock file is empty, as a new output is.
+    for (own, is) in
+        [("g", "is a filter"), ("g-lock", "is a file of the filter"), ("s/new", "s, the folder of a store")]
+    {
+        folder.write("job.toml", job.replace("\"new\"", &format!("\"{own}\"")));
+        folder.run(&["ingest", "job.toml"], "").refused(&[is, "choose another name"]);
+    }
+    assert!(folder.read("g") == before && folder.read("g-lock").is_empty() && !folder.path("s/new").exists());
 }

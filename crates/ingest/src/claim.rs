@@ -1,0 +1,83 @@
+//! Outputs are written by one run at a time, and a run that goes on cuts off only what it wrote itself.
+//!
+//! Invariants:
+//!
+//! 1. A run has a lock on each of its output files until it ends, however it ends.
+//! 2. A run marks its output files with its own name before it writes to them, in the extended attribute `user.gowk`. So
+//!    after a kill, the next run sees whether another one has appended since. On a file system without such attributes,
+//!    it does not see that.
+
+use std::fs::File;
+
+use rustix::fs::{FlockOperation, XattrFlags, fgetxattr, flock, fsetxattr};
+use rustix::io::Errno;
+use xxhash_rust::xxh3::xxh3_128;
+
+const MARK: &str = "user.gowk";
+
+/// The name by which runs that go on for one another mark their outputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner([u8; 16]);
+
+impl Owner {
+    /// The runs of a verb or job, as `name` says, into the filter or store with this uuid.
+    pub fn new(uuid: [u8; 16], name: &str) -> Self {
+        Self(xxh3_128(&[&uuid[..], name.as_bytes()].concat()).to_le_bytes())
+    }
+
+    /// Locks an output until its file is closed, and finds out who wrote to it last.
+    pub fn claim(self, output: &File) -> Claim {
+        // On a file system without locks, the user must not write to it twice at a time.
+        if flock(output, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Claim::Busy;
+        }
+        let mut mark = [0; 16];
+        match fgetxattr(output, MARK, &mut mark) {
+            Ok(length) if (length, mark) == (mark.len(), self.0) => Claim::Own,
+            Ok(_) | Err(Errno::RANGE) => Claim::Others,
+            // There is no mark, or the file system keeps none.
+            Err(_) => Claim::Own,
+        }
+    }
+
+    /// Marks an output that this run is about to write to. Does nothing where the file system keeps no marks.
+    pub fn mark(self, output: &File) {
+        let _ = fsetxattr(output, MARK, &self.0, XattrFlags::empty());
+    }
+}
+
+/// The state in which a run found an output.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Claim {
+    /// The last run that wrote to the file was one of its own, or there is no sign of another one.
+    Own,
+    /// The last run that wrote to the file was another one.
+    Others,
+    /// Another run writes to the file.
+    Busy,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_is_claimed_by_one_run_at_a_time_and_shows_whose_the_last_one_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || File::options().append(true).create(true).open(dir.path().join("out")).unwrap();
+        let [one, other] = ["one", "other"].map(|name| Owner::new([7; 16], name));
+        let first = open();
+        assert_eq!((one.claim(&first), one.claim(&open())), (Claim::Own, Claim::Busy));
+        one.mark(&first);
+        drop(first);
+        if fgetxattr(open(), MARK, &mut [0; 16]).is_err() {
+            println!("not run: this file system has no extended attributes");
+            return;
+        }
+        // Each lock ends with its file.
+        let claims = || [one, other].map(|owner| owner.claim(&open()));
+        assert_eq!(claims(), [Claim::Own, Claim::Others]);
+        other.mark(&open());
+        assert_eq!(claims(), [Claim::Others, Claim::Own]);
+    }
+}
