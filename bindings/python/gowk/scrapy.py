@@ -101,6 +101,7 @@ class GowkDupeFilter(RFPDupeFilter):
         try:
             self._log = _open_log(f"{self._path}-requests")
         except OSError:
+            self._writer.rollback()
             self._writer.close()
             raise
         _open.add(self._path.resolve())
