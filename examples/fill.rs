@@ -16,7 +16,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut failed = false;
     for slots in SlotsPerBucket::ALL {
         let path = dir.path().join("fill.gowk");
-        let options = Options::new().capacity(keys).slots_per_bucket(slots).growth(Growth::Never).counting();
+        let options = Options::new().capacity(keys).slots_per_bucket(slots).growth(Growth::Never);
         let mut writer = options.force(true).create(&path)?;
         for key in 0..keys {
             writer.insert(&key.to_le_bytes())?;

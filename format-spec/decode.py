@@ -75,12 +75,12 @@ FRAME_ALIGN = 512
 FRAME_HEADER = 64
 FRAME_PAYLOAD_LIMIT = 16777216
 COMMIT_FLAG = 1
-TAIL_LENGTHS = 22
-COUNTS = 8 * (5 + TAIL_LENGTHS + 2 + 8)
+TAIL_LENGTHS = 23
+COUNTS = 8 * (5 + TAIL_LENGTHS + 2 + 7)
 
 KIND_SET, KIND_COUNTING, KIND_FORGETTING = 0, 1, 2
 KINDS = {KIND_SET: "set", KIND_COUNTING: "counting", KIND_FORGETTING: "forgetting"}
-FEATURE_FORGETTING = 2
+FEATURE_FORGETTING, FEATURE_UNMARKED = 2, 4
 FIRST_EPOCH, MAX_TIME = 1, 1 << 53
 
 
@@ -282,23 +282,27 @@ def offset_table(tag_bits):
 
 
 class Width:
-    """What follows from n, and from a in a forgetting filter (4.10)."""
+    """What follows from n, from a in a forgetting filter (4.10), and from whether the filter is marked."""
 
     HEADROOM = {2: 0.80, 3: 0.90, 4: 0.93, 5: 0.945, 6: 0.955, 7: 0.96}
 
     FORGETTING = ((4, 2), (4, 3), (3, 4), (2, 4))
 
-    def __init__(self, slots, expiry_bits=0):
+    def __init__(self, slots, expiry_bits=0, marked=True):
         self.slots = slots
+        self.marked = marked
         self.expiry_bits = expiry_bits
         self.expiry_mask = (1 << expiry_bits) - 1
         self.bits = 64 // slots
         self.tag_bits = 6 if slots >= 4 else 10
-        self.tail_bits = self.bits - expiry_bits - self.tag_bits - 1
-        self.universal = 1 << (self.bits - 1)
+        self.tail_bits = self.bits - expiry_bits - self.tag_bits - marked
+        # The marker of a full tail; without markers, the lowest bit of a tail.
+        self.lowest = 1 << expiry_bits
+        # Without markers there are no universal slots and no digits.
+        self.universal = 1 << (self.bits - 1) if marked else None
         self.highest_digit = (1 << (self.tag_bits - 1)) - 1
         # The bits that are 0 in empty slots and in digits.
-        self.entry_mask = self.universal | (1 << (self.bits - self.tag_bits)) - 1 & ~self.expiry_mask
+        self.entry_mask = 1 << (self.bits - 1) | (1 << (self.bits - self.tag_bits)) - 1 & ~self.expiry_mask
         self.most_copies = sum(self.highest_digit ** lane for lane in range(slots))
         self.mask = (1 << self.bits) - 1
         self.offsets = offset_table(self.tag_bits)
@@ -309,8 +313,9 @@ class Width:
         region, rem = product >> 64, product & M64
         first = local & 0x1FFF
         tag = local >> (64 - self.tag_bits)
-        tail = rem >> (64 - self.tail_bits)
-        slot = tag << (self.bits - self.tag_bits) | (tail << 1 | 1) << self.expiry_bits
+        tail = rem >> (64 - (self.bits - self.expiry_bits - self.tag_bits))
+        slot = tag << (self.bits - self.tag_bits) | tail << self.expiry_bits
+        slot = slot | self.lowest if self.marked else max(slot, self.lowest)
         return region, rem, first, tag, first ^ self.offsets[tag], slot
 
     def rate_at_full_load(self):
@@ -332,17 +337,20 @@ def shard_of(position, shards):
 
 def matches(slot, query, width):
     """4.3: whether all bits above the entry's lowest set bit agree. Empty slots and digits match nothing. In a forgetting
-    filter, the query has `now` in its expiry bits, and an entry that has the same has expired (4.10)."""
+    filter, the query has `now` in its expiry bits, and an entry that has the same has expired (4.10). Without markers, an
+    entry equals the query."""
     entry = slot & width.entry_mask
     if width.expiry_bits and slot != width.universal and (slot ^ query) & width.expiry_mask == 0:
         return False
+    if not width.marked:
+        return slot != 0 and (slot ^ query) & ~width.expiry_mask == 0
     return entry != 0 and (slot ^ query) & ~(entry ^ (entry - 1)) == 0
 
 
 def digit(slot, width):
     """The value of a digit; 0 for any other slot."""
     value = slot >> (width.bits - width.tag_bits)
-    return value if slot & (width.entry_mask | width.expiry_mask) == 0 else 0
+    return value if width.marked and slot & (width.entry_mask | width.expiry_mask) == 0 else 0
 
 
 def lanes(word, width):
@@ -375,10 +383,18 @@ def split_slot(slot, width):
     """8.1: the slots that a slot becomes in the left and in the right child; 0 for an empty one."""
     tail_part = (1 << (width.bits - width.tag_bits)) - 1 & ~width.expiry_mask
     tail = slot & tail_part
-    if tail & tail_part >> 1 == 0:
+    fingerprint = slot & ~width.expiry_mask
+    if fingerprint == 0 or width.marked and tail & tail_part >> 1 & ~width.expiry_mask == 0:
         return slot, slot
     moved = slot & ~tail_part | tail << 1 & tail_part
-    return (0, moved) if tail >> width.tail_bits + width.expiry_bits else (moved, 0)
+    if not width.marked and fingerprint != width.lowest:
+        moved |= width.lowest
+    return (0, moved) if tail >> width.bits - width.tag_bits - 1 else (moved, 0)
+
+
+def mark_slot(slot, width):
+    """4.11: the slot of a filter that is marked without a doubling."""
+    return slot | width.lowest if slot and not width.marked else slot
 
 
 def expected_rate(by_tail, universal, width, slots):
@@ -394,8 +410,8 @@ def expected_rate(by_tail, universal, width, slots):
 
 
 class Geometry:
-    def __init__(self, slots, base_regions, generation, expiry_bits=0):
-        self.width = Width(slots, expiry_bits)
+    def __init__(self, slots, base_regions, generation, expiry_bits=0, marked=True):
+        self.width = Width(slots, expiry_bits, marked)
         self.regions = base_regions << generation
         self.pages = self.regions * PAGES_PER_REGION
         self.slots = self.regions * BUCKETS_PER_REGION * slots
@@ -424,6 +440,8 @@ class Counts:
         longest = geometry.width.tail_bits
         used = self.entries + self.digits + self.universal
         fits = not any(self.reserved) and used <= geometry.slots and self.saturated * (geometry.width.slots - 1) <= self.digits
+        if not geometry.width.marked and (self.universal or any(self.by_tail[:longest])):
+            return False
         return fits and not any(self.by_tail[longest + 1:])
 
 
@@ -476,13 +494,15 @@ class Superblock:
 
     def identity(self):
         return (self.uuid, self.seed, self.hash_id, self.kind, self.n, self.base_regions, self.generation, self.shards,
-                self.shard, self.forget_after, self.epoch_length, self.expiry_bits, self.refresh, self.clock)
+                self.shard, self.incompatible, self.forget_after, self.epoch_length, self.expiry_bits, self.refresh, self.clock)
 
     def check(self):
         if self.major != MAJOR:
             raise Refused("format version %d.%d, but this program reads %d.x" % (self.major, self.minor, MAJOR))
-        if self.incompatible & ~FEATURE_FORGETTING != 0:
-            raise Refused("uses unknown features %#x" % (self.incompatible & ~FEATURE_FORGETTING))
+        unknown = self.incompatible & ~(FEATURE_FORGETTING | FEATURE_UNMARKED)
+        if unknown != 0:
+            raise Refused("uses unknown features %#x" % unknown)
+        marked = self.incompatible & FEATURE_UNMARKED == 0
         if not 2 <= self.n <= 7:
             raise Refused("n is %d, not 2 to 7" % self.n)
         if self.expiry_bits and (self.n, self.expiry_bits) not in Width.FORGETTING:
@@ -495,7 +515,7 @@ class Superblock:
             raise Refused("shards is %d, but all shards together have 1 to 2^32 regions" % self.shards)
         if self.shard >= self.shards:
             raise Refused("shard is %d of %d" % (self.shard, self.shards))
-        geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation, self.expiry_bits)
+        geometry = self.geometry = Geometry(self.n, self.base_regions, self.generation, self.expiry_bits, marked)
         for name, found, expected in (
             ("live", self.live, LIVE),
             ("sums", self.sums, geometry.sums),
@@ -518,7 +538,9 @@ class Superblock:
         if self.kind not in KINDS:
             raise Refused("kind is %d, not 0 to 2" % self.kind)
         forgets = self.kind == KIND_FORGETTING
-        only = (self.incompatible == FEATURE_FORGETTING, self.expiry_bits != 0, self.forget_after != 0, self.epoch_length != 0)
+        if not marked and (self.kind == KIND_COUNTING or self.generation != 0):
+            raise Refused("an unmarked filter is a set or forgets, and has never doubled")
+        only = (self.incompatible & FEATURE_FORGETTING != 0, self.expiry_bits != 0, self.forget_after != 0, self.epoch_length != 0)
         if any(value != forgets for value in only) or self.refresh > forgets or self.clock > forgets:
             raise Refused("the fields of forgetting do not fit the kind")
         if self.refresh and self.clock:
@@ -764,11 +786,12 @@ class Filter:
         groups and quarantined buckets."""
         width = self.geometry.width
         bits, mask, universal = width.bits, width.mask, width.universal
-        quarantined_word = sum(universal << (bits * lane) for lane in range(width.slots))
+        quarantined_word = sum(universal << (bits * lane) for lane in range(width.slots)) if width.marked else None
         stray = M64 ^ ((1 << (bits * width.slots)) - 1)
         lowest = [0] * 65  # entries by the position of their lowest set bit, from 1
         universals = quarantined = digits = saturated = 0
-        lowest_bit_above_tail = width.tail_bits + width.expiry_bits + 1
+        # Without markers, entries count as if a marker ended their tails at bit 1.
+        lowest_bit_above_tail = width.tail_bits + width.expiry_bits + 1 if width.marked else width.tail_bits + 1
         fingerprint = mask & ~width.expiry_mask
         damage = []
         for page in range(self.geometry.pages):
@@ -799,7 +822,9 @@ class Filter:
                     if slot and not entry:
                         damage.append((page, "has an expiry without an entry"))
                         break
-                    if ends <= lowest_bit_above_tail or slot & universal:
+                    if not width.marked:
+                        ends = slot and 1  # every tail is full
+                    if not width.marked or ends <= lowest_bit_above_tail or slot & universal:
                         lowest[ends] += 1
                         in_group = slot != 0 and ends <= lowest_bit_above_tail
                     elif in_group:
@@ -1325,7 +1350,7 @@ def key_text(key):
 def place_examples():
     rows = []
     for n in range(7, 1, -1):
-        width = Width(n)
+        width = Width(n, marked=False)
         for key, seed, regions in (
             (KEYS[0], 0, 1), (KEYS[1], 0, 3), (KEYS[2], 1, 1), (KEYS[2], 1, 3), (KEYS[2], 1, 6),
             (KEYS[3], 0x0123456789ABCDEF, 1000), (KEYS[4], M64, MAX_REGIONS),
@@ -1342,18 +1367,20 @@ def place_examples():
 def split_examples():
     rows = []
     for n in range(7, 1, -1):
-        width = Width(n)
+        width = Width(n, marked=False)
+        longest = width.tail_bits
         high, low = xxh3_128(KEYS[2], 1)
         stored = None
-        for generation in range(width.tail_bits + 2):
+        for generation in range(longest + 2):
+            before, width = width, Width(n, marked=generation > 0)
             region, _, _, _, _, fresh = width.place(high, low, 3 << generation)
             if stored is None:
                 stored = fresh
             else:
-                stored = split_slot(stored, width)[region & 1]
+                stored = split_slot(stored, before)[region & 1]
             assert matches(stored, fresh, width)
-            tail = width.tail_bits + 1 - (stored & -stored).bit_length()
-            if generation <= 2 or generation >= width.tail_bits:
+            tail = longest - (stored & -stored).bit_length() if width.marked else longest
+            if generation <= 2 or generation >= longest:
                 digits = -(-width.bits // 4)
                 rows.append((n, generation, 3 << generation, region, tail, "0x%0*x" % (digits, stored),
                              "0x%0*x" % (digits, fresh)))
@@ -1364,18 +1391,20 @@ def forgetting_examples():
     rows = []
     expiry = 3975
     for n, expiry_bits in Width.FORGETTING:
-        width = Width(n, expiry_bits)
+        width = Width(n, expiry_bits, marked=False)
+        longest = width.tail_bits
         high, low = xxh3_128(KEYS[2], 1)
         stored = None
-        for generation in range(width.tail_bits + 2):
+        for generation in range(longest + 2):
+            before, width = width, Width(n, expiry_bits, marked=generation > 0)
             region, _, _, _, _, fresh = width.place(high, low, 3 << generation)
             if stored is None:
                 stored = fresh | expiry & width.expiry_mask
             else:
-                stored = split_slot(stored, width)[region & 1]
+                stored = split_slot(stored, before)[region & 1]
             live, expired = (fresh | epoch & width.expiry_mask for epoch in (expiry - 1, expiry))
             assert matches(stored, live, width) and not matches(stored, expired, width)
-            if generation <= 2 or generation >= width.tail_bits:
+            if generation <= 2 or generation >= longest:
                 digits = -(-width.bits // 4)
                 rows.append((n, expiry_bits, generation, 3 << generation,
                              *("0x%0*x" % (digits, slot) for slot in (stored, live, expired))))
@@ -1386,7 +1415,7 @@ def forgetting_table():
     """4.10"""
     rows = []
     for n, expiry_bits in Width.FORGETTING:
-        width = Width(n, expiry_bits)
+        width = Width(n, expiry_bits, marked=False)
         most = (1 << expiry_bits) - 1
         rows.append((n, expiry_bits, most, width.tail_bits, "%.3g" % width.rate_at_full_load(), "1/%d" % (most - 1)))
     return table(("n", "a", "K", "fresh tail bits", "full-load rate", "epoch, as a part of `forget_after`"), rows)
@@ -1406,7 +1435,7 @@ def copies_table():
 def width_table():
     rows = []
     for n in range(7, 1, -1):
-        width = Width(n)
+        width = Width(n, marked=False)
         geometry = Geometry(n, width.regions_for(50_000_000), 0)
         rate = width.rate_at_full_load()
         rows.append((n, width.bits, width.tag_bits, width.tail_bits, "%.3g" % rate, width.HEADROOM[n],
@@ -1490,6 +1519,20 @@ def self_test():
             assert matches(query, query, width) and matches(width.universal, query, width)
             assert not matches(0, query, width) and not matches(query, query ^ 2, width)
             assert not matches(1 << width.bits - width.tag_bits, query, width)
+        # Fingerprints of 0 and 1 stay one entry, and all others apart, when their filter is marked in either way.
+        bare = Width(n, marked=False)
+        tail_bits = bare.tail_bits
+        for tag, tail in ((0, 0), (0, 1), (0, 2), (0, 3), (5, 0), (5, 1), (0, 1 << tail_bits - 1)):
+            local, position = tag << 64 - width.tag_bits, tail << 64 - tail_bits
+            *_, stored = bare.place(position, local, 1)
+            for other in range(1 << tail_bits) if tail_bits < 10 else (0, 1, 2, 3, tail, tail ^ 1, tail ^ 2):
+                *_, query = bare.place(other << 64 - tail_bits, local, 1)
+                same = tail == other or tag == 0 and {tail, other} == {0, 1}
+                assert matches(stored, query, bare) == same
+                region, *_, next_query = width.place(other << 64 - tail_bits, local, 2)
+                assert matches(split_slot(stored, bare)[region], next_query, width) == same
+                *_, marked_query = width.place(other << 64 - tail_bits, local, 1)
+                assert matches(mark_slot(stored, bare), marked_query, width) == (tail >> 1 == other >> 1)
     # 12.2, in the stores of the vectors: published packages have none, and Python below 3.11 reads no TOML.
     stores = os.path.join(HERE, "vectors", "stores")
     for kind in ("set", "counting") if os.path.isdir(stores) and sys.version_info >= (3, 11) else ():
@@ -1515,7 +1558,7 @@ def self_test():
         ("journal header size", JOURNAL_HEADER), ("frame alignment", FRAME_ALIGN), ("frame header size", FRAME_HEADER),
         ("frame payload limit", FRAME_PAYLOAD_LIMIT), ("tail lengths", TAIL_LENGTHS), ("counts size", COUNTS),
         ("kind set", KIND_SET), ("kind counting", KIND_COUNTING), ("kind forgetting", KIND_FORGETTING),
-        ("feature forgetting", FEATURE_FORGETTING), ("first epoch", FIRST_EPOCH), ("max time", MAX_TIME),
+        ("feature forgetting", FEATURE_FORGETTING), ("feature unmarked", FEATURE_UNMARKED), ("first epoch", FIRST_EPOCH), ("max time", MAX_TIME),
     ):
         assert constants.get(name) == str(value), "README.md: constant `%s`" % name
     for name, value in (

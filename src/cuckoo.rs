@@ -50,9 +50,9 @@ pub(crate) use region::Inserted;
 pub(crate) use search::Search;
 pub(crate) use shard::{Shard, Span};
 pub(crate) use shrink::halve;
-pub(crate) use split::{count_copied, each_descendant, split};
+pub(crate) use split::{correct_counts, each_descendant, mark, split};
 pub use widths::SlotsPerBucket;
 pub(crate) use widths::{
-    AnyWidth, Five, Four, Four2, Four3, Seven, Six, TAIL_LENGTHS, Three, Three4, Two, Two4, Width,
-    with_any_width, with_width,
+    AnyWidth, Five, Four, Four2, Four3, Seven, Shape, Six, TAIL_LENGTHS, Three, Three4, Two, Two4, Unmarked,
+    Width, with_any_width, with_width,
 };

@@ -505,12 +505,13 @@ impl Options {
 
     /// The width of a new filter.
     fn width(&self) -> Result<AnyWidth> {
+        let kind = self.kind.unwrap_or_default();
         let rate = match (self.rate, self.slots) {
             (Some(_), Some(slots)) => {
                 let found = format!("given beside {} slots per bucket", slots.get());
                 return Err(Error::Option { option: "false-positive rate", found, expected: "given alone" });
             }
-            (None, Some(slots)) if !self.is_to_forget() => return Ok(slots.into()),
+            (None, Some(slots)) if !self.is_to_forget() => return Ok(AnyWidth::of_new(slots, kind)),
             (None, Some(_)) => 1.0,
             (Some(rate), None) => rate,
             (None, None) => DEFAULT_RATE,
@@ -518,11 +519,12 @@ impl Options {
         if self.is_to_forget() {
             return self.forgetting_width(rate);
         }
-        SlotsPerBucket::for_rate(rate).map(AnyWidth::from).ok_or_else(|| Error::Option {
+        let slots = SlotsPerBucket::for_rate_of(rate, kind).ok_or_else(|| Error::Option {
             option: "false-positive rate",
             found: rate.to_string(),
-            expected: "at least 1.9e-9, the narrowest reachable (2 slots per bucket)",
-        })
+            expected: "at least 9.4e-10, the narrowest reachable (2 slots per bucket), or 1.9e-9 for a counting filter",
+        })?;
+        Ok(AnyWidth::of_new(slots, kind))
     }
 
     /// A new filter's shape, checked.

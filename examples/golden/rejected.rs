@@ -11,6 +11,8 @@ use crate::filter::{Filter, IDLE, frames, payload_of, seal_frame, seal_journal, 
 pub(crate) struct Base {
     /// A set: one region of four slots a bucket, 20 keys, some metadata; closed.
     plain: Filter,
+    /// The same set, marked: it was doubled and halved.
+    marked: Filter,
     /// A counting filter, otherwise like it.
     counting: Filter,
     /// Three commits in the journal, none applied.
@@ -45,6 +47,12 @@ impl Base {
         };
         let counting = plain("counting", counting(4))?;
         let plain = plain("plain", options(4))?;
+        let path = dir.path().join("plain");
+        let mut writer = options(4).open_existing(&path)?;
+        writer.grow()?;
+        writer.shrink()?;
+        writer.commit()?;
+        let marked = closed(writer, &path, "")?.filter;
         let unclean_dir = fresh_dir(dir.path(), "unclean")?;
         let unclean = Unclean::new(&unclean_dir, Kind::Counting)?;
         let unclean_set = Unclean::new(&fresh_dir(dir.path(), "set")?, Kind::Set)?.unapplied();
@@ -66,6 +74,7 @@ impl Base {
         let forgetting = crate::forgetting::plain(dir.path())?;
         Ok(Self {
             plain,
+            marked,
             counting,
             unclean,
             unclean_set,
@@ -118,9 +127,9 @@ impl Base {
         })
     }
 
-    /// The plain file with its first page changed and sealed again.
+    /// The marked file with its first page changed and sealed again.
     fn page(&self, change: impl Fn(&mut [u8])) -> Filter {
-        Self::page_of(&self.plain, change)
+        Self::page_of(&self.marked, change)
     }
 
     pub(crate) fn page_of(plain: &Filter, change: impl Fn(&mut [u8])) -> Filter {
@@ -188,8 +197,11 @@ const FIELDS: &[Field] = &[
     ("canary", "another hash function's canary", "HashMismatch", "hash check value does not match", 80, 8, 1),
     ("seed", "a seed that is not the canary's", "HashMismatch", "hash check value", 64, 8, 77),
     ("growth-2", "an unknown policy", "Field", "field `growth` is 2, not 0 to 1", 108, 4, 2),
-    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 248, 8, 32_768),
-    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 248 + 80, 8, 1),
+    ("entries-too-many", "more entries than slots", "Field", "field `entries` is 32788, not 0 to 32768", 248 + 80, 8, 32_788),
+    ("tails-too-long", "entries with longer tails than slots have", "Field", "field `entries by tail length` is 1", 248 + 88, 8, 1),
+    ("unmarked-tails", "an entry without a full tail in an unmarked filter", "Field", "field `entries by tail length` is 1", 248 + 72, 8, 1),
+    ("unmarked-universal", "universal slots in an unmarked filter", "Field", "field `universal slots` is 4, not 0 in an unmarked filter", 224, 8, 4),
+    ("unmarked-counting", "a counting filter that is unmarked", "Field", "field `incompatible` is 4, not the feature of unmarked filters", 12, 4, 1),
     ("universal-too-many", "more universal slots than slots", "Field", "field `entries` is 32788", 224, 8, 32_768),
     ("metadata-too-long", "too much metadata", "Field", "field `metadata length` is 49153, not 0 to 49152", 504, 4, 49_153),
     ("metadata-cut", "metadata cut in an entry", "Field", "field `metadata` is 10, not the end of", 504, 4, 19),
@@ -343,6 +355,17 @@ pub(crate) fn rejected() -> Vec<Reject> {
     );
     open!("data-at-0", "the regions over everything", "Field", "field `data` is 0, not 196608", |b| b
         .u64(128, 0));
+    open!(
+        "unmarked-grown",
+        "an unmarked filter that has doubled",
+        "Field",
+        "field `incompatible` is 4, not the feature of unmarked filters",
+        |b| {
+            let mut filter = b.doubled.clone();
+            filter.superblocks(|slot| slot[16] = 4);
+            filter
+        }
+    );
     // Two slots.
     open!("uuids-differ", "two uuids", "Field", "field `uuid` is", |b| b.slot(false, |slot| slot[50] ^= 1));
     open!("seeds-differ", "two seeds, each with its canary", "Field", "field `seed` is", |b| {
@@ -369,7 +392,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "a set in one slot, a counting filter in the other",
         "Field",
         "field `kind` is",
-        |b| { b.slot(true, |slot| slot[12] = 1) }
+        |b| { Base::slot_of(&b.marked, true, |slot| slot[12] = 1) }
     );
     open!("generations-differ", "two numbers of base regions, each fitting", "Field", "field `n0` is", |b| {
         let doubled = b.regions(2);
@@ -412,7 +435,11 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "entries whose sum wraps",
         "Field",
         "field `entries` is 18446744073709551615",
-        |b| { b.slots(|slot| slot[248..328].fill(0xff)) }
+        |b| {
+            let mut filter = b.marked.clone();
+            filter.superblocks(|slot| slot[248..328].fill(0xff));
+            filter
+        }
     );
     open!(
         "metadata-unordered",
@@ -523,7 +550,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
     add(
         "set-digit",
         "a digit in a bucket of a set",
-        "counts",
+        "malformed",
         "-",
         "-",
         Box::new(|b| b.page(|page| page[0..8].copy_from_slice(&0x0400_74f9_u64.to_le_bytes()))),
@@ -534,7 +561,7 @@ pub(crate) fn rejected() -> Vec<Reject> {
         "counts",
         "-",
         "-",
-        Box::new(|b| b.slots(|slot| slot[248 + 72] += 1)),
+        Box::new(|b| b.slots(|slot| slot[248 + 80] += 1)),
     );
     // Journals.
     macro_rules! journal {

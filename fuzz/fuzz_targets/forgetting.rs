@@ -101,7 +101,7 @@ impl Run {
         let retention = info.retention.expect("it forgets");
         // A short time is kept well enough with fewer expiry bits. In four slots, each bit is one less of the tail.
         let lives = match slots {
-            SlotsPerBucket::Four if info.entries_by_tail.len() == 8 => 3,
+            SlotsPerBucket::Four if info.entries_by_tail.len() == 9 => 3,
             _ => whole + 1,
         };
         let mut run = Self {

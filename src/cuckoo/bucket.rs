@@ -8,6 +8,10 @@
 //! length from 0 to W-T-1 bits. A slot whose low W-T bits are all 0 is not an entry. 0 is empty. `1 << (W-1)` is
 //! *universal*: by the match rule it matches every query. With a tag from 1 to D, below half of all tags, it is a
 //! *digit*: it matches nothing, and counts copies of the entry below it (`group.rs`).
+//!
+//! An *unmarked* slot has no such bit: an entry is `tag | tail`, with a tail of full length, and matches the query that
+//! equals it. 0 is empty, and the fingerprint 0 is stored as 1. There are no digits and no universal slots. The first
+//! doubling marks all slots ([`Bucket::split`]), and so does a repair ([`Bucket::marked`]).
 
 use std::convert::Infallible;
 
@@ -181,11 +185,20 @@ impl<W: Width> Slot<W> {
 
     /// The fingerprint of a key that was just hashed, with a tail of full length.
     ///
-    /// n = 4, `local` = `0x7433…` (tag 29), `rem` = `0x3e44…` (tail `0x7c`): `29 << 10 | 0x7c << 1 | 1` = `0x74f9`.
+    /// n = 4, `local` = `0x7433…` (tag 29), `rem` = `0x3e44…` (tail `0x7c`): `29 << 10 | 0x7c << 1 | 1` = `0x74f9`. Unmarked,
+    /// the tail has a bit more, and is `0xf9`: so the slot is `29 << 10 | 0xf9`, the same here.
     pub(crate) const fn fresh(local: u64, rem: u64) -> Self {
-        let tag = local >> (64 - W::TAG_BITS);
-        let tail = rem >> (64 - W::TAIL_BITS);
-        Self::new(((tag << (W::BITS - W::TAG_BITS)) + ((2 * tail + 1) << W::EXPIRY_BITS)) as u32)
+        let (tag, tail_bits) = (local >> (64 - W::TAG_BITS), W::BITS - W::EXPIRY_BITS - W::TAG_BITS);
+        let tail = rem >> (64 - tail_bits);
+        let slot = ((tag << (W::BITS - W::TAG_BITS)) + (tail << W::EXPIRY_BITS)) as u32;
+        let lowest = 1 << W::EXPIRY_BITS;
+        // The marker takes the place of the tail's last bit. Without it, 0 is empty.
+        Self::new(if W::IS_MARKED || slot == 0 { slot | lowest } else { slot })
+    }
+
+    /// The same fingerprint in a marked filter.
+    pub(crate) const fn marked(self) -> Slot<W::Marked> {
+        Slot::new(if W::IS_MARKED { self.0 } else { self.0 | 1 << W::EXPIRY_BITS })
     }
 
     /// A digit of this value, 1 to D.
@@ -255,7 +268,7 @@ impl<W: Layout> Slot<W> {
 
     #[inline]
     pub(crate) fn is_universal(self) -> bool {
-        self.0 == 1 << (self.numbers().bits - 1)
+        self.numbers().is_marked && self.0 == 1 << (self.numbers().bits - 1)
     }
 
     #[inline]
@@ -266,11 +279,16 @@ impl<W: Layout> Slot<W> {
     /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are not entries: empty, universal, a digit,
     /// or malformed (which no writer stores).
     ///
-    /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none.
+    /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none. Unmarked,
+    /// all of them have 10 but `0x0000`.
     #[inline]
     pub(crate) fn tail_length(self) -> Option<u32> {
-        let Numbers { tail_bits, expiry_bits, .. } = self.numbers();
-        tail_bits.checked_sub((self.0 >> expiry_bits).trailing_zeros())
+        let Numbers { tail_bits, expiry_bits, is_marked, .. } = *self.numbers();
+        let fingerprint = self.0 >> expiry_bits;
+        if !is_marked {
+            return if fingerprint == 0 { None } else { Some(tail_bits) };
+        }
+        tail_bits.checked_sub(fingerprint.trailing_zeros())
     }
 
     /// The digit of this value, 1 to D, in a bucket of the same width.
@@ -283,7 +301,8 @@ impl<W: Layout> Slot<W> {
     /// n = 4: `0x7400` has 29, `0x7c00` has 31, the highest; `0x8400`, `0x8000`, `0x7600` and `0x0000` have none.
     pub(crate) fn digit(self) -> Option<u32> {
         let value = self.tag();
-        let is_digit = self == self.with_digit(value) && value != 0 && value <= self.numbers().highest_digit;
+        let Numbers { is_marked, highest_digit, .. } = *self.numbers();
+        let is_digit = is_marked && self == self.with_digit(value) && value != 0 && value <= highest_digit;
         if is_digit { Some(value) } else { None }
     }
 
@@ -368,11 +387,84 @@ impl<W: Layout> Iterator for Lanes<W> {
 pub(crate) struct Bucket<W>(pub(crate) u64, W);
 
 impl<W: Width> Bucket<W> {
-    /// A bucket that repair has quarantined: every slot universal.
+    /// A bucket that repair has quarantined: every slot universal. Only a marked filter has such buckets.
     pub(crate) const QUARANTINED: Self = Self::new(W::NUMBERS.high());
 
     pub(crate) const fn new(word: u64) -> Self {
         Self(word, W::VALUE)
+    }
+
+    /// The two buckets that this one becomes when the filter doubles.
+    ///
+    /// An entry goes left or right by the first bit of its tail, and loses that bit; its digits go with it, and its expiry
+    /// stays. Void entries and universal slots have no such bit and go to both.
+    ///
+    /// | n = 4 | lane 3: void | lane 2: digit | lane 1: first bit 1 | lane 0: first bit 0 |
+    /// |---|---|---|---|---|
+    /// | `self` | `7600` | `2800` | `77e4` | `74f9` |
+    /// | left | `7600` | `0000` | `0000` | `75f2` |
+    /// | right | `7600` | `2800` | `77c8` | `0000` |
+    #[inline]
+    pub(crate) fn split(self) -> (Bucket<W::Marked>, Bucket<W::Marked>) {
+        if !W::IS_MARKED {
+            return self.split_unmarked();
+        }
+        let numbers = W::NUMBERS;
+        let (tail_top, tail_body) = (numbers.tail_top(), numbers.tail_body());
+        let entries = self.0;
+        // An entry has a tail if any bit of tail_body is set; adding tail_body then carries into tail_top.
+        let decided = ((entries & tail_body) + tail_body) & tail_top;
+        let (mut right, mut decided) =
+            ((decided & entries) >> numbers.tail_top_at(), decided >> numbers.tail_top_at());
+        let digits = self.digit_lanes();
+        if digits.any() {
+            (right, decided) = (digits.follow(right), digits.follow(decided));
+        }
+        let (right, decided) = (self.whole_lanes(right), self.whole_lanes(decided));
+        let both = entries & !decided;
+        let tags = numbers.lanes() & !(tail_top | tail_body);
+        let moved = (entries & tags) | (entries & tail_body) << 1;
+        (Bucket::new(both | moved & decided & !right), Bucket::new(both | moved & right))
+    }
+
+    /// The same at the first doubling: the marker takes the place that the first bit of the tail leaves free.
+    ///
+    /// A fingerprint of 1 may have been 0. Its tail loses its last bit too, so that both match.
+    ///
+    /// | n = 4 | lane 3: fingerprint 1 | lane 2 | lane 1: first bit 1 | lane 0: first bit 0 |
+    /// |---|---|---|---|---|
+    /// | `self` | `0001` | `0000` | `76f9` | `74f9` |
+    /// | left | `0002` | `0000` | `0000` | `75f3` |
+    /// | right | `0000` | `0000` | `75f3` | `0000` |
+    #[inline(always)]
+    fn split_unmarked(self) -> (Bucket<W::Marked>, Bucket<W::Marked>) {
+        let numbers = W::NUMBERS;
+        let to_lowest = |lanes: Lanes<W>| lanes.0 >> (numbers.bits - 1);
+        let right = self.whole_lanes((self.0 & numbers.tail_top()) >> numbers.tail_top_at());
+        let entries = to_lowest(self.lanes(numbers.high() & !self.zero_lanes(self.0 & numbers.entry()).0));
+        let markers = (entries & !to_lowest(self.lanes_of_one())) << numbers.expiry_bits;
+        let tags = numbers.lanes() & !(numbers.tail_top() | numbers.tail_body());
+        let moved =
+            (self.0 & tags | (self.0 & numbers.tail_body()) << 1 | markers) & self.whole_lanes(entries);
+        (Bucket::new(moved & !right), Bucket::new(moved & right))
+    }
+
+    /// The lanes of an unmarked bucket that hold the fingerprint 1.
+    #[inline(always)]
+    pub(super) fn lanes_of_one(self) -> Lanes<W> {
+        self.zero_lanes((self.0 ^ W::NUMBERS.lowest()) & W::NUMBERS.entry())
+    }
+
+    /// The bucket with markers, if it has none: each tail gives up its last bit for it.
+    ///
+    /// n = 4: `0x74f8` and `0x74f9` both become `0x74f9`, which matches both. So does `0x0001` the fingerprints 0 and 1.
+    #[inline(always)]
+    pub(crate) fn marked(self) -> Bucket<W::Marked> {
+        if W::IS_MARKED {
+            return Bucket::new(self.0);
+        }
+        let entries = self.lanes(W::NUMBERS.high() & !self.empty_lanes().0);
+        Bucket::new(self.0 | entries.0 >> (W::BITS - 1) << W::EXPIRY_BITS)
     }
 }
 
@@ -483,6 +575,9 @@ impl<W: Layout> Bucket<W> {
     /// The lanes that hold digits.
     #[inline(always)]
     pub(crate) fn digit_lanes(self) -> Lanes<W> {
+        if !self.numbers().is_marked {
+            return self.lanes(0);
+        }
         self.lanes(self.zero_lanes(self.0 & self.numbers().entry()).0 & !self.empty_lanes().0)
     }
 
@@ -491,15 +586,25 @@ impl<W: Layout> Bucket<W> {
         let numbers = self.numbers();
         let digits = numbers.ones * u64::from(self.slot(0).with_digit(numbers.highest_digit).0);
         let above = numbers.lanes() >> numbers.bits;
-        (self.0 >> numbers.bits ^ digits) & above == 0 && self.slot(0).tail_length().is_some()
+        let is_filled = numbers.is_marked && (self.0 >> numbers.bits ^ digits) & above == 0;
+        is_filled && self.slot(0).tail_length().is_some()
     }
 
     #[inline(always)]
     pub(crate) fn has_universal(self) -> bool {
-        self.zero_lanes(self.0 ^ self.numbers().high()).any()
+        self.universal_lanes().any()
     }
 
-    /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree.
+    #[inline(always)]
+    fn universal_lanes(self) -> Lanes<W> {
+        let numbers = self.numbers();
+        if numbers.is_marked { self.zero_lanes(self.0 ^ numbers.high()) } else { self.lanes(0) }
+    }
+
+    /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree. In an unmarked bucket, the
+    /// lanes that equal the query, which is never 0; their expiry bits are not compared.
+    ///
+    /// In a marked one it is as follows.
     ///
     /// In each lane, `lowest` is the lowest set bit of the entry among those of `entry`, and `agrees` has a 1 wherever
     /// entry and query agree.
@@ -524,6 +629,12 @@ impl<W: Layout> Bucket<W> {
     #[inline]
     pub(crate) fn matches(self, query: Slot<W>) -> Lanes<W> {
         let numbers = self.numbers();
+        if !numbers.is_marked {
+            let equal =
+                self.zero_lanes((self.0 ^ numbers.ones.wrapping_mul(query.0.into())) & numbers.entry());
+            let expired = if numbers.expiry_bits == 0 { 0 } else { self.lanes_of(query.0).0 };
+            return self.lanes(equal.0 & !expired);
+        }
         let entries = self.0 & numbers.entry();
         // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
         let lowest = entries & !((entries | numbers.high()).wrapping_sub(numbers.ones));
@@ -552,8 +663,7 @@ impl<W: Layout> Bucket<W> {
         if numbers.expiry_bits == 0 {
             return self;
         }
-        let universal = self.zero_lanes(self.0 ^ numbers.high()).0;
-        let expired = self.lanes_of(epoch).0 & !universal;
+        let expired = self.lanes_of(epoch).0 & !self.universal_lanes().0;
         self.like(self.0 & !self.whole_lanes(expired >> (numbers.bits - 1)))
     }
 
@@ -567,14 +677,19 @@ impl<W: Layout> Bucket<W> {
     #[inline(always)]
     pub(super) fn oddities(self) -> u64 {
         let numbers = self.numbers();
-        let without_tail = self.zero_lanes(self.0 & (numbers.tail_top() | numbers.tail_body()));
+        let tail = numbers.tail_top() | numbers.tail_body();
+        let without_tail = self.zero_lanes(self.0 & if numbers.is_marked { tail } else { numbers.entry() });
         without_tail.0 & !self.empty_lanes().0 | self.0 & !numbers.lanes()
     }
 
-    /// The lowest set bit of each lane above its expiry bits, for a plain bucket.
+    /// For a plain bucket, one bit of each entry, whose place says how long its tail is ([`Numbers::end_of`]): the lowest
+    /// set bit above the expiry bits, or without markers the highest bit of the lane.
     #[inline(always)]
-    pub(super) fn lowest_set_bits(self) -> u64 {
+    pub(super) fn ends(self) -> u64 {
         let numbers = self.numbers();
+        if !numbers.is_marked {
+            return numbers.high() & !self.empty_lanes().0;
+        }
         let entries = self.0 & !(numbers.ones * u64::from(numbers.expiry()));
         // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
         entries & !((entries | numbers.high()).wrapping_sub(numbers.ones))
@@ -588,36 +703,6 @@ impl<W: Layout> Bucket<W> {
     pub(super) fn covers(self, entry: Slot<W>) -> bool {
         let length = entry.tail_length();
         Iterator::any(&mut self.matches(entry), |lane| self.slot(lane).tail_length() <= length)
-    }
-
-    /// The two buckets that this one becomes when the filter doubles.
-    ///
-    /// An entry goes left or right by the first bit of its tail, and loses that bit; its digits go with it, and its expiry
-    /// stays. Void entries and universal slots have no such bit and go to both.
-    ///
-    /// | n = 4 | lane 3: void | lane 2: digit | lane 1: first bit 1 | lane 0: first bit 0 |
-    /// |---|---|---|---|---|
-    /// | `self` | `7600` | `2800` | `77e4` | `74f9` |
-    /// | left | `7600` | `0000` | `0000` | `75f2` |
-    /// | right | `7600` | `2800` | `77c8` | `0000` |
-    #[inline]
-    pub(crate) fn split(self) -> (Self, Self) {
-        let numbers = self.numbers();
-        let (tail_top, tail_body) = (numbers.tail_top(), numbers.tail_body());
-        let entries = self.0;
-        // An entry has a tail if any bit of tail_body is set; adding tail_body then carries into tail_top.
-        let decided = ((entries & tail_body) + tail_body) & tail_top;
-        let (mut right, mut decided) =
-            ((decided & entries) >> numbers.tail_top_at(), decided >> numbers.tail_top_at());
-        let digits = self.digit_lanes();
-        if digits.any() {
-            (right, decided) = (digits.follow(right), digits.follow(decided));
-        }
-        let (right, decided) = (self.whole_lanes(right), self.whole_lanes(decided));
-        let both = entries & !decided;
-        let tags = numbers.lanes() & !(tail_top | tail_body);
-        let moved = (entries & tags) | (entries & tail_body) << 1;
-        (self.like(both | moved & decided & !right), self.like(both | moved & right))
     }
 
     /// All bits of the lanes whose lowest bit is given. n = 4: `0x0000_0000_0001_0001` gives `0x0000_0000_ffff_ffff`.

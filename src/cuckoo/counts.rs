@@ -170,29 +170,28 @@ impl Counts {
         }
     }
 
-    /// Like `tally_all`, for few enough words. Counts the lowest set bits of all slots: each of the 64 bit positions
+    /// Like `tally_all`, for few enough words. Counts the bits that end the tails of all slots: each of the 64 bit positions
     /// has a counter, and one word of `planes` holds the same binary digit of all 64 counters.
     fn tally_some<W: Width>(&mut self, words: &[u64]) {
         let mut planes = [[0; COLUMNS]; PLANES];
         let (blocks, rest) = words.as_chunks::<{ 8 * COLUMNS }>();
         for block in blocks {
-            let mut lowest = [[0; COLUMNS]; 8];
+            let mut ends = [[0; COLUMNS]; 8];
             let mut odd = 0;
-            for (word, lowest) in block.iter().zip(lowest.as_flattened_mut()) {
+            for (word, ends) in block.iter().zip(ends.as_flattened_mut()) {
                 let bucket = Bucket::<W>::new(*word);
                 odd |= bucket.oddities();
-                *lowest = bucket.lowest_set_bits();
+                *ends = bucket.ends();
             }
             if odd == 0 {
-                add(&mut planes, &lowest);
+                add(&mut planes, &ends);
             } else {
                 block.iter().for_each(|word| _ = self.tally(Bucket::<W>::new(*word)));
             }
         }
         rest.iter().for_each(|word| _ = self.tally(Bucket::<W>::new(*word)));
         for (tail, count) in (0..=W::TAIL_BITS).zip(&mut self.by_tail) {
-            // The bits that end the tails of this length in all lanes.
-            let ended_here = W::NUMBERS.tail_top() >> tail;
+            let ended_here = W::NUMBERS.end_of(tail);
             for (digit, plane) in planes.iter().enumerate() {
                 let ones: u32 = plane.iter().map(|word| (word & ended_here).count_ones()).sum();
                 *count += u64::from(ones) << digit;
@@ -235,8 +234,9 @@ impl Counts {
 
     /// The counters after one doubling: tails are one bit shorter, and void entries and universal slots double.
     ///
-    /// This is exact: a split moves each entry that has a tail to one side, and copies all others to both. Digits and
-    /// saturated groups of void entries are copied too, and are not counted here: the doubling itself counts them.
+    /// A split moves each entry that has a tail to one side, and copies all others to both. Digits and saturated groups of
+    /// void entries are copied too, and the fingerprint 1 of an unmarked filter loses a second bit. Neither is counted here:
+    /// the doubling itself counts them.
     pub(crate) fn doubled(&self) -> Self {
         let mut by_tail = [0; TAIL_LENGTHS];
         for (shorter, longer) in by_tail.iter_mut().zip(self.by_tail.iter().skip(1)) {
@@ -244,6 +244,12 @@ impl Counts {
         }
         by_tail[0] += 2 * self.void();
         Self { by_tail, universal: 2 * self.universal, swept: 2 * self.swept, ..*self }
+    }
+
+    /// The counters of an unmarked filter after it was marked.
+    pub(crate) fn marked(&self) -> Self {
+        let by_tail = self.doubled().by_tail;
+        Self { by_tail, ..*self }
     }
 
     /// The counters after one halving, which undoes a doubling: tails are one bit longer, up to the longest. Quarantined
@@ -260,7 +266,7 @@ impl Counts {
     /// The counters after one doubling, when inserts have filled the new filter up to its headroom. `slots` are the
     /// slots it has then, twice as many as now.
     pub(crate) fn doubled_and_full(&self, width: AnyWidth, slots: u64) -> Self {
-        let mut next = self.doubled();
+        let (mut next, width) = (self.doubled(), width.marked());
         let room = (slots as f64 * width.slots().headroom()) as u64;
         let fresh = room.saturating_sub(next.used());
         next.by_tail[width.fresh_tail_bits() as usize] += fresh;
@@ -351,7 +357,8 @@ mod tests {
     fn a_full_fresh_filter_has_the_rate_of_its_width() {
         for width in SlotsPerBucket::ALL {
             let mut counts = Counts::default();
-            counts.by_tail[width.fresh_tail_bits() as usize] = 1 << 20;
+            let set = AnyWidth::of_new(width, Kind::Set);
+            counts.by_tail[set.fresh_tail_bits() as usize] = 1 << 20;
             let rate = counts.expected_false_positive_rate(width, 1 << 20);
             let linear = width.false_positive_rate();
             assert!((rate - (1.0 - (-linear).exp())).abs() < 1e-12, "{width:?}: {rate}");
@@ -370,15 +377,15 @@ mod tests {
     #[test]
     fn nearly_all_tails_are_fresh_until_a_filter_doubles() {
         let mut counts = Counts::default();
-        assert!(counts.are_nearly_all_fresh(AnyWidth::Four));
+        assert!(counts.are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
         counts.by_tail[9] = 62;
         counts.by_tail[8] = 2;
-        assert!(counts.are_nearly_all_fresh(AnyWidth::Four));
+        assert!(counts.are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
         counts.by_tail[3] = 1;
-        assert!(!counts.are_nearly_all_fresh(AnyWidth::Four));
+        assert!(!counts.are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
         counts.by_tail = [0; TAIL_LENGTHS];
         counts.by_tail[9] = 1000;
-        assert!(!counts.doubled().are_nearly_all_fresh(AnyWidth::Four));
+        assert!(!counts.doubled().are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
     }
 
     /// For every width, over buckets of entries alone, and with others among them.

@@ -113,7 +113,8 @@ pub(super) fn each_group<W: Width>(from: &[u64], into: &mut [u64], take: Take<'_
     for (word, into) in from.iter().zip(into.iter_mut()).filter(|(word, _)| **word != 0) {
         let bucket = Bucket::<W>::new(*word);
         // Slots that no writer stores may match anything. Every query that they answer "present" must stay present.
-        if !bucket.is_plain() && (bucket.has_universal() || !Counts::default().tally(bucket)) {
+        if W::IS_MARKED && !bucket.is_plain() && (bucket.has_universal() || !Counts::default().tally(bucket))
+        {
             *into = Bucket::<W>::QUARANTINED.0;
         }
     }
@@ -135,7 +136,7 @@ pub(super) fn each_group<W: Width>(from: &[u64], into: &mut [u64], take: Take<'_
         }
         for lane in 0..W::SLOTS {
             let entry = bucket.slot(lane);
-            if !entry.is_empty() {
+            if entry.tail_length().is_some() {
                 take(id, Group { entry, copies: 1 })?;
             }
         }

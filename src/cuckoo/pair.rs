@@ -135,6 +135,15 @@ mod vector {
         /// The lanes whose entries match `query`: nothing differs above the entry's lowest set bit.
         #[inline(always)]
         fn matching(&self, query: Slot<W>) -> Mask {
+            if !W::IS_MARKED {
+                let unlike = self.0 ^ splat(query.0.into());
+                let matching = equal(unlike & splat(W::NUMBERS.entry()), splat(0));
+                if W::EXPIRY_BITS == 0 {
+                    return matching;
+                }
+                let expired = equal(unlike & splat(W::NUMBERS.expiry().into()), splat(0));
+                return Mask(bitandnot_m128i(expired.0, matching.0));
+            }
             // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
             let ignored = self.entries() ^ sub_saturating_u16_m128i(self.entries(), splat(1));
             let unlike = self.0 ^ splat(query.0.into());
@@ -153,11 +162,17 @@ mod vector {
 
         #[inline(always)]
         fn digits(&self) -> Mask {
+            if !W::IS_MARKED {
+                return Mask(splat(0));
+            }
             Mask(bitandnot_m128i(self.free().0, equal(self.entries(), splat(0)).0))
         }
 
         #[inline(always)]
         fn universal(&self) -> Mask {
+            if !W::IS_MARKED {
+                return Mask(splat(0));
+            }
             equal(self.0, splat(Slot::<W>::UNIVERSAL.0.into()))
         }
 

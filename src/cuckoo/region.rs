@@ -137,7 +137,8 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
 ) -> Result<Inserted<W>, B::Error> {
     let both = place.load(buckets)?;
     let [(_, first), (_, second)] = both;
-    let matches = first.either_matches(second, place.fingerprint);
+    // Only counting filters, which are marked, store a second copy of a key.
+    let matches = W::IS_MARKED && first.either_matches(second, place.fingerprint);
     if matches {
         if is_absorbed(both, place.fingerprint) {
             return Ok(Inserted::Absorbed);

@@ -4,18 +4,26 @@
 
 use super::bucket::BUCKETS_PER_REGION;
 use super::hash::MAX_REGIONS;
+use super::kind::Kind;
 use super::widths::{AnyWidth, SlotsPerBucket};
 
 impl SlotsPerBucket {
-    /// The most slots per bucket whose false-positive rate, at full load before any growth, is at most `rate`; `None`
+    /// The most slots per bucket whose false-positive rate, in a set at full load before any growth, is at most `rate`; `None`
     /// if there is no such width.
     pub fn for_rate(rate: f64) -> Option<Self> {
-        Self::ALL.into_iter().rev().find(|slots| slots.false_positive_rate() <= rate)
+        Self::for_rate_of(rate, Kind::Set)
     }
 
-    /// The expected false-positive rate at full load before any growth, 0 to 1: `2n * 2^-(T + t)`.
+    /// The same for a filter of this kind: a counting filter has twice the rate of a set.
+    pub(crate) fn for_rate_of(rate: f64, kind: Kind) -> Option<Self> {
+        let rate_of = |slots: &Self| AnyWidth::of_new(*slots, kind).false_positive_rate();
+        Self::ALL.into_iter().rev().find(|slots| rate_of(slots) <= rate)
+    }
+
+    /// The expected false-positive rate of a set at full load before any growth, 0 to 1: `2n * 2^-W`. A counting filter has
+    /// twice that rate.
     pub fn false_positive_rate(self) -> f64 {
-        AnyWidth::from(self).false_positive_rate()
+        AnyWidth::of_new(self, Kind::Set).false_positive_rate()
     }
 
     /// rho: the load, as a part of all slots, up to which every region of a filter finds room.
@@ -47,7 +55,7 @@ impl SlotsPerBucket {
 }
 
 impl AnyWidth {
-    /// As [`SlotsPerBucket::false_positive_rate`]. Entries that have expired match nothing, and are not counted out.
+    /// At full load before any growth, 0 to 1: `2n * 2^-(T + t)`, for t bits of tail. Entries that have expired match nothing, and are not counted out.
     pub(crate) fn false_positive_rate(self) -> f64 {
         let compared = self.slots().tag_bits() + self.fresh_tail_bits();
         f64::from(2 * self.slots().get()) * (-f64::from(compared)).exp2()
@@ -62,15 +70,19 @@ mod tests {
     fn a_rate_is_served_by_the_smallest_file_that_keeps_it() {
         for (rate, slots) in [
             (0.9, Some(SlotsPerBucket::Seven)),
-            (0.05, Some(SlotsPerBucket::Six)),
+            (0.05, Some(SlotsPerBucket::Seven)),
+            (0.02, Some(SlotsPerBucket::Six)),
             (0.01, Some(SlotsPerBucket::Five)),
             (0.001, Some(SlotsPerBucket::Four)),
-            (2e-4, Some(SlotsPerBucket::Three)),
-            (5e-6, Some(SlotsPerBucket::Two)),
-            (1e-9, None),
+            (2e-4, Some(SlotsPerBucket::Four)),
+            (1e-4, Some(SlotsPerBucket::Three)),
+            (2.8e-6, Some(SlotsPerBucket::Two)),
+            (9e-10, None),
             (0.0, None),
         ] {
             assert_eq!(SlotsPerBucket::for_rate(rate), slots, "{rate}");
+            // A counting filter has twice the rate.
+            assert_eq!(SlotsPerBucket::for_rate_of(2.0 * rate, Kind::Counting), slots, "{rate}");
         }
     }
 

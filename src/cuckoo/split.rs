@@ -19,23 +19,45 @@ pub(crate) fn split<W: Width>(parent: &Words, [left, right]: &mut [Words; 2]) {
     }
 }
 
-/// Calls `each`, in order, with the regions that one becomes by a number of doublings.
+/// Marks all entries of a region that are not marked yet.
+pub(crate) fn mark<W: Width>(words: &mut [u64]) {
+    if !W::IS_MARKED {
+        words.iter_mut().for_each(|word| *word = Bucket::<W>::new(*word).marked().0);
+    }
+}
+
+/// Calls `each`, in order, with the regions that one becomes by a number of doublings, in a filter that is marked or not.
 pub(crate) fn each_descendant<W: Width, E>(
     region: &Words,
     doublings: u32,
+    is_marked: bool,
     each: &mut dyn FnMut(&Words) -> Result<(), E>,
 ) -> Result<(), E> {
+    if doublings == 0 && is_marked && !W::IS_MARKED {
+        let mut marked = Box::new(*region);
+        mark::<W>(&mut *marked);
+        return each(&marked);
+    }
     if doublings == 0 {
         return each(region);
     }
     let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
     split::<W>(region, &mut children);
-    children.iter().try_for_each(|child| each_descendant::<W, E>(child, doublings - 1, each))
+    children.iter().try_for_each(|child| each_descendant::<W::Marked, E>(child, doublings - 1, true, each))
 }
 
-/// Adds to `counts` the digits and the saturated groups of void entries, which both children got.
+/// Corrects the counters of a doubled filter by what [`Counts::doubled`] does not see: digits and saturated groups of
+/// void entries, which both children got; or, of an unmarked filter, fingerprints of 1, which lost a second bit.
 #[inline(never)]
-pub(crate) fn count_copied<W: Width>(parent: &Words, [left, right]: &[Words; 2], counts: &mut Counts) {
+pub(crate) fn correct_counts<W: Width>(parent: &Words, [left, right]: &[Words; 2], counts: &mut Counts) {
+    if !W::IS_MARKED {
+        let of_one = |word: &u64| u64::from(Bucket::<W>::new(*word).lanes_of_one().count());
+        let shorter: u64 = parent.iter().map(of_one).sum();
+        let (from, to) = (W::TAIL_BITS as usize - 1, W::TAIL_BITS as usize - 2);
+        counts.by_tail[from] = counts.by_tail[from].saturating_sub(shorter);
+        counts.by_tail[to] = counts.by_tail[to].saturating_add(shorter);
+        return;
+    }
     for ((word, left), right) in parent.iter().zip(left).zip(right) {
         let parent = Bucket::<W>::new(*word);
         let digits = parent.digit_lanes().count();
@@ -79,7 +101,7 @@ mod tests {
                 let (before, after) = (found(&*parent), found(children.as_flattened()));
                 assert!(before.digits > 0 && before.saturated == 3);
                 let mut counts = Counts { digits: 1000, saturated: 10, ..Counts::default() };
-                count_copied::<W>(&parent, &children, &mut counts);
+                correct_counts::<W>(&parent, &children, &mut counts);
                 assert_eq!(counts.digits - 1000, after.digits - before.digits, "{slots:?}");
                 assert_eq!((counts.saturated - 10, after.saturated), (1, 4), "{slots:?}");
             });

@@ -2,22 +2,25 @@
 
 use std::fmt::Debug;
 
+use super::kind::Kind;
 use super::offset::{OFFSET_T6, OFFSET_T10};
 
 /// Slots in a 64-bit bucket. With fewer slots, each has more bits, and there are fewer false positives.
 ///
-/// The rate is the chance that a key never inserted is found, at full load in a filter that has not grown:
+/// The rate is the chance that a key never inserted is found, at full load in a set that has not grown:
 /// `2n * 2^-(T + t)`, for 2n slots compared and T + t bits of tag and tail in each. Bytes a key: the length of a file
 /// created for 50 million keys, divided by 50 million.
 ///
 /// | slots | bits a slot | false positives | bytes a key |
 /// |---|---|---|---|
-/// | 2 | 32 | 1.9e-9 | 5.01 |
-/// | 3 | 21 | 5.7e-6 | 2.97 |
-/// | 4 | 16 | 0.024 % | 2.16 |
-/// | 5 | 12 | 0.49 % | 1.70 |
-/// | 6 | 10 | 2.3 % | 1.40 |
-/// | 7 | 9 | 5.5 % | 1.20 |
+/// | 2 | 32 | 9.3e-10 | 5.01 |
+/// | 3 | 21 | 2.9e-6 | 2.97 |
+/// | 4 | 16 | 0.012 % | 2.16 |
+/// | 5 | 12 | 0.24 % | 1.70 |
+/// | 6 | 10 | 1.2 % | 1.40 |
+/// | 7 | 9 | 2.7 % | 1.20 |
+///
+/// A counting filter has twice the rate in each row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SlotsPerBucket {
     /// 32 bits each.
@@ -64,7 +67,7 @@ impl SlotsPerBucket {
         with_width!(self, W => 2 * W::MOST_COPIES)
     }
 
-    /// W - T - 1: the bits of the tail of an entry just stored, in a filter that does not forget.
+    /// W - T - 1: the bits of the tail of an entry just stored, in a marked filter that does not forget.
     #[cfg(test)]
     pub(crate) const fn fresh_tail_bits(self) -> u32 {
         with_width!(self, W => W::TAIL_BITS)
@@ -76,10 +79,18 @@ impl SlotsPerBucket {
     }
 }
 
-/// The width of a filter: one of the six of sets and counting filters, or of those of forgetting filters, which are named
-/// after n and a.
+/// The width of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AnyWidth {
+pub(crate) struct AnyWidth {
+    pub(crate) shape: Shape,
+    /// Whether a marker ends the tail of each entry. A set or a forgetting filter has none before it first doubles.
+    pub(crate) is_marked: bool,
+}
+
+/// How a bucket is divided: in one of the six ways of sets and counting filters, or of those of forgetting filters, which
+/// are named after n and a.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
     Two,
     Three,
     Four,
@@ -92,7 +103,7 @@ pub(crate) enum AnyWidth {
     Two4,
 }
 
-impl From<SlotsPerBucket> for AnyWidth {
+impl From<SlotsPerBucket> for Shape {
     fn from(slots: SlotsPerBucket) -> Self {
         match slots {
             SlotsPerBucket::Two => Self::Two,
@@ -105,40 +116,70 @@ impl From<SlotsPerBucket> for AnyWidth {
     }
 }
 
-impl AnyWidth {
-    /// The widths of forgetting filters, those with the fewest bytes a key first, and of these the lowest rate first.
-    pub(crate) const FORGETTING: [Self; 4] = [Self::Four2, Self::Four3, Self::Three4, Self::Two4];
+impl Shape {
+    /// The shapes of forgetting filters, those with the fewest bytes a key first, and of these the lowest rate first.
+    const FORGETTING: [Self; 4] = [Self::Four2, Self::Four3, Self::Three4, Self::Two4];
+}
 
-    /// The width of a forgetting filter with n slots and a bits of expiry; `None` if there is none.
+/// Marked, and not forgetting.
+impl From<SlotsPerBucket> for AnyWidth {
+    fn from(slots: SlotsPerBucket) -> Self {
+        Self { shape: slots.into(), is_marked: true }
+    }
+}
+
+impl AnyWidth {
+    /// The widths of new forgetting filters, those with the fewest bytes a key first, and of these the lowest rate first.
+    pub(crate) const FORGETTING: [Self; 4] = {
+        let [one, two, three, four] = Shape::FORGETTING;
+        [Self::unmarked(one), Self::unmarked(two), Self::unmarked(three), Self::unmarked(four)]
+    };
+
+    const fn unmarked(shape: Shape) -> Self {
+        Self { shape, is_marked: false }
+    }
+
+    /// The width of a new set or counting filter. Counting filters are marked from the beginning: without markers a slot
+    /// could not be told from a digit.
+    pub(crate) fn of_new(slots: SlotsPerBucket, kind: Kind) -> Self {
+        Self { shape: slots.into(), is_marked: kind == Kind::Counting }
+    }
+
+    /// The width of a forgetting filter with n slots and a bits of expiry, unmarked; `None` if there is none.
     pub(crate) fn forgetting(slots: SlotsPerBucket, expiry_bits: u32) -> Option<Self> {
         let is_it = |width: &Self| width.slots() == slots && width.expiry_bits() == expiry_bits;
         Self::FORGETTING.into_iter().find(is_it)
     }
 
+    /// The same width after a filter was marked.
+    pub(crate) const fn marked(self) -> Self {
+        Self { is_marked: true, ..self }
+    }
+
     pub(crate) const fn slots(self) -> SlotsPerBucket {
-        match self {
-            Self::Two | Self::Two4 => SlotsPerBucket::Two,
-            Self::Three | Self::Three4 => SlotsPerBucket::Three,
-            Self::Four | Self::Four2 | Self::Four3 => SlotsPerBucket::Four,
-            Self::Five => SlotsPerBucket::Five,
-            Self::Six => SlotsPerBucket::Six,
-            Self::Seven => SlotsPerBucket::Seven,
+        match self.shape {
+            Shape::Two | Shape::Two4 => SlotsPerBucket::Two,
+            Shape::Three | Shape::Three4 => SlotsPerBucket::Three,
+            Shape::Four | Shape::Four2 | Shape::Four3 => SlotsPerBucket::Four,
+            Shape::Five => SlotsPerBucket::Five,
+            Shape::Six => SlotsPerBucket::Six,
+            Shape::Seven => SlotsPerBucket::Seven,
         }
     }
 
     /// a: the bits of a slot that say when its entry expires; 0 unless the filter forgets.
     pub(crate) const fn expiry_bits(self) -> u32 {
-        with_any_width!(self, W => W::EXPIRY_BITS)
+        with_any_width!(marked self, W => W::EXPIRY_BITS)
     }
 
-    /// W - a - T - 1: the bits of the tail of an entry just stored.
+    /// The bits of the tail of an entry just stored: W - a - T - 1, and one more without a marker.
     pub(crate) const fn fresh_tail_bits(self) -> u32 {
         with_any_width!(self, W => W::TAIL_BITS)
     }
 }
 
-/// Room for counts by tail length; the longest tail has 21 bits.
-pub(crate) const TAIL_LENGTHS: usize = 22;
+/// Room for counts by tail length; the longest tail, of two slots without markers, has 22 bits.
+pub(crate) const TAIL_LENGTHS: usize = 23;
 
 /// The numbers of a width, and the masks that follow from them.
 ///
@@ -154,6 +195,8 @@ pub(crate) struct Numbers {
     pub(super) tag_bits: u32,
     /// a, the lowest bits of a slot, which say when its entry expires; 0 unless the filter forgets.
     pub(super) expiry_bits: u32,
+    /// Whether a marker ends the tail of each entry.
+    pub(super) is_marked: bool,
     /// The bits of a fresh tail.
     pub(super) tail_bits: u32,
     /// D, the highest digit.
@@ -179,6 +222,7 @@ impl Numbers {
             bits: W::BITS,
             tag_bits: W::TAG_BITS,
             expiry_bits: W::EXPIRY_BITS,
+            is_marked: W::IS_MARKED,
             tail_bits: W::TAIL_BITS,
             highest_digit: W::HIGHEST_DIGIT,
             most_copies: W::MOST_COPIES,
@@ -220,7 +264,7 @@ impl Numbers {
     /// All bits of each lane below that one, and above the expiry bits.
     #[inline(always)]
     pub(super) const fn tail_body(&self) -> u64 {
-        self.tail_top() - (self.ones << self.expiry_bits)
+        self.tail_top() - self.lowest()
     }
 
     /// Every bit that belongs to a lane.
@@ -230,10 +274,35 @@ impl Numbers {
     }
 
     /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag but the expiry bits,
-    /// and the highest.
+    /// and the highest. Without markers, all bits but the expiry bits: they are all 0 in empty slots alone.
     #[inline(always)]
     pub(super) const fn entry(&self) -> u64 {
-        self.high() | self.tail_top() | self.tail_body()
+        let below = self.tail_top() | self.tail_body();
+        if self.is_marked { self.high() | below } else { self.tags() | below }
+    }
+
+    /// The tags of all lanes.
+    #[inline(always)]
+    pub(super) const fn tags(&self) -> u64 {
+        self.lanes() - (self.tail_top() | (self.tail_top() - self.ones))
+    }
+
+    /// The bit of each lane that [`Bucket::ends`](super::Bucket) sets for an entry with a tail of this length; none if there
+    /// are no such entries.
+    pub(super) const fn end_of(&self, tail: u32) -> u64 {
+        if self.is_marked {
+            self.tail_top() >> tail
+        } else if tail == self.tail_bits {
+            self.high()
+        } else {
+            0
+        }
+    }
+
+    /// The lowest bit of each lane's fingerprint: above the expiry bits.
+    #[inline(always)]
+    pub(super) const fn lowest(&self) -> u64 {
+        self.ones << self.expiry_bits
     }
 }
 
@@ -289,6 +358,10 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
     const TAG_BITS: u32;
     /// a, the lowest bits of a slot, which say when its entry expires; 0 unless the filter forgets.
     const EXPIRY_BITS: u32 = 0;
+    /// Whether a marker ends the tail of each entry.
+    const IS_MARKED: bool = true;
+    /// The width of a filter of this one after it was marked.
+    type Marked: Width<Marked = Self::Marked>;
     /// W, the bits of a slot.
     const BITS: u32 = 64 / Self::SLOTS;
     /// Buckets of a region, as a power of two.
@@ -297,7 +370,7 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
     const OFFSETS: &'static [u16];
 
     /// The bits of a fresh tail.
-    const TAIL_BITS: u32 = Self::BITS - Self::EXPIRY_BITS - Self::TAG_BITS - 1;
+    const TAIL_BITS: u32 = Self::BITS - Self::EXPIRY_BITS - Self::TAG_BITS - Self::IS_MARKED as u32;
     /// D, the highest digit: a slot is a digit if its tag is 1 to D and all its other bits are 0.
     const HIGHEST_DIGIT: u32 = (1 << (Self::TAG_BITS - 1)) - 1;
     /// The highest count of a group: it fills its bucket, and all its digits are D.
@@ -326,6 +399,7 @@ macro_rules! widths {
                 const SLOTS: u32 = $slots;
                 const TAG_BITS: u32 = $tag;
                 const EXPIRY_BITS: u32 = $expiry;
+                type Marked = Self;
                 const OFFSETS: &'static [u16] = $offsets;
             }
             const _: () = assert!($name::OFFSETS.len() == 1 << $tag && $name::TAIL_BITS >= 2);
@@ -345,6 +419,22 @@ widths! {
     Four3: 4, 6, &OFFSET_T6, 3;
     Three4: 3, 10, &OFFSET_T10, 4;
     Two4: 2, 10, &OFFSET_T10, 4;
+}
+
+/// The same width without markers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Unmarked<W>(W);
+
+impl<W: Width> Width for Unmarked<W> {
+    const VALUE: Self = Self(W::VALUE);
+    const SLOTS: u32 = W::SLOTS;
+    const TAG_BITS: u32 = W::TAG_BITS;
+    const EXPIRY_BITS: u32 = W::EXPIRY_BITS;
+    const IS_MARKED: bool = false;
+    type Marked = W::Marked;
+    const BITS: u32 = W::BITS;
+    const INDEX_BITS: u32 = W::INDEX_BITS;
+    const OFFSETS: &'static [u16] = W::OFFSETS;
 }
 
 /// Runs one expression with `$W` bound to the width that a [`SlotsPerBucket`](crate::SlotsPerBucket) names.
@@ -381,22 +471,38 @@ macro_rules! with_width {
 pub(crate) use with_width;
 
 /// Like `with_width!`, for an [`AnyWidth`](crate::cuckoo::AnyWidth). After `plain` or `forgetting`, only for those widths;
-/// `$else` for the others.
+/// `$else` for the others. After `marked`, for a filter that is known to be marked.
 macro_rules! with_any_width {
-    ($width:expr, $W:ident => $body:expr) => {
-        $crate::cuckoo::with_any_width!($width, $W => $body;
-            Two Three Four Five Six Seven Four2 Four3 Three4 Two4;)
-    };
     (plain $width:expr, $W:ident => $body:expr, $else:expr) => {
         $crate::cuckoo::with_any_width!($width, $W => $body; Two Three Four Five Six Seven; _ => $else)
     };
     (forgetting $width:expr, $W:ident => $body:expr, $else:expr) => {
         $crate::cuckoo::with_any_width!($width, $W => $body; Four2 Four3 Three4 Two4; _ => $else)
     };
+    (marked $width:expr, $W:ident => $body:expr) => {
+        $crate::cuckoo::with_any_width!(marked $width, $W => $body;
+            Two Three Four Five Six Seven Four2 Four3 Three4 Two4)
+    };
+    (marked $width:expr, $W:ident => $body:expr; $($name:ident)*) => {
+        match $width.shape {
+            $($crate::cuckoo::Shape::$name => {
+                type $W = $crate::cuckoo::$name;
+                $body
+            })*
+        }
+    };
+    ($width:expr, $W:ident => $body:expr) => {
+        $crate::cuckoo::with_any_width!($width, $W => $body;
+            Two Three Four Five Six Seven Four2 Four3 Three4 Two4;)
+    };
     ($width:expr, $W:ident => $body:expr; $($name:ident)*; $($others:tt)*) => {
         match $width {
-            $($crate::cuckoo::AnyWidth::$name => {
+            $($crate::cuckoo::AnyWidth { shape: $crate::cuckoo::Shape::$name, is_marked: true } => {
                 type $W = $crate::cuckoo::$name;
+                $body
+            }
+            $crate::cuckoo::AnyWidth { shape: $crate::cuckoo::Shape::$name, is_marked: false } => {
+                type $W = $crate::cuckoo::Unmarked<$crate::cuckoo::$name>;
                 $body
             })*
             $($others)*

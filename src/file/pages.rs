@@ -173,7 +173,7 @@ impl Pages {
     }
 
     /// A page, compared with its checksum unless that was done before.
-    pub(super) fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
+    pub(crate) fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
         self.read(id, into);
         if self.touched.contains(id) {
             return Ok(());

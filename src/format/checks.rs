@@ -12,7 +12,7 @@ use zerocopy::little_endian::U32;
 
 use super::layout::{
     FORGETTING, Geometry, KNOWN_FEATURES, LIVE, MAGIC, MAX_NUMBER, METADATA_AT, METADATA_LIMIT, OutOfBounds,
-    SLOT_BYTES, SLOT_CRC_AT, SUPERBLOCK, VERSION,
+    SLOT_BYTES, SLOT_CRC_AT, SUPERBLOCK, UNMARKED, VERSION,
 };
 use super::metadata::Metadata;
 use super::superblock::{Growth, Identity, Policy, RawSuperblock, Superblock};
@@ -157,6 +157,7 @@ impl<'a> Sealed<'a> {
             ("seed", ours.seed == theirs.seed, canary),
             ("hash id", ours.hash_id == theirs.hash_id, ours.hash_id.get().into()),
             ("kind", ours.kind == theirs.kind, ours.kind.get().into()),
+            ("incompatible", ours.incompatible == theirs.incompatible, ours.incompatible.get()),
             ("n", ours.slots == theirs.slots, ours.slots.get().into()),
             (
                 "expiry bits",
@@ -204,10 +205,15 @@ impl<'a> Sealed<'a> {
         let kind = match raw.kind.get() {
             0 => Kind::Set,
             1 => Kind::Counting,
-            2 if raw.incompatible.get() == FORGETTING => Kind::Forgetting,
+            2 if raw.incompatible.get() & FORGETTING != 0 => Kind::Forgetting,
             found => return Err(field(path, "kind", found.into(), Expected::Between(0, 1))),
         };
         let forgetting = self.check_forgetting(kind, geometry.width, path)?;
+        if !geometry.width.is_marked && (kind == Kind::Counting || geometry.generation != 0) {
+            let expected =
+                Expected::Words("the feature of unmarked filters in sets and forgetting filters of g 0");
+            return Err(field(path, "incompatible", raw.incompatible.get(), expected));
+        }
         let growth = match raw.growth.get() {
             0 => Growth::Never,
             1 => Growth::Auto,
@@ -243,7 +249,7 @@ impl<'a> Sealed<'a> {
     fn check_forgetting(&self, kind: Kind, width: AnyWidth, path: &Path) -> Result<Option<Forgetting>> {
         let raw = &self.raw;
         let forgets = kind == Kind::Forgetting;
-        if (raw.incompatible.get() == FORGETTING) != forgets {
+        if (raw.incompatible.get() & FORGETTING != 0) != forgets {
             let expected = Expected::Words("the feature of forgetting filters in these alone");
             return Err(field(path, "incompatible", raw.incompatible.get(), expected));
         }
@@ -290,6 +296,7 @@ impl<'a> Sealed<'a> {
                 )
             })?,
         };
+        let width = AnyWidth { is_marked: raw.incompatible.get() & UNMARKED == 0, ..width };
         let geometry = Geometry::new(width, base_regions, generation, shard)
             .map_err(|OutOfBounds { field: name, found, expected }| field(path, name, found, expected))?;
         for (name, found, expected) in [
@@ -338,12 +345,23 @@ pub(crate) fn check_counts(path: &Path, counts: &Counts, identity: &Identity) ->
     let Identity { kind, geometry, forgetting, .. } = *identity;
     let longest = geometry.width.fresh_tail_bits() as usize;
     let beyond = counts.by_tail.iter().skip(longest + 1).chain([&counts.beyond]);
+    // All tails of an unmarked filter are of full length.
+    let shorter = counts.by_tail.iter().take(if geometry.width.is_marked { 0 } else { longest });
+    let beyond = beyond.chain(shorter);
     if let Some(found) = beyond.into_iter().find(|count| **count != 0) {
         return Err(field(path, "entries by tail length", *found, Expected::Exactly(0)));
     }
     let (used, slots) = (counts.used(), geometry.slots_in_all());
     if used > slots {
         return Err(field(path, "entries", used, Expected::Between(0, slots)));
+    }
+    if !geometry.width.is_marked && counts.universal != 0 {
+        return Err(field(
+            path,
+            "universal slots",
+            counts.universal,
+            Expected::Words("0 in an unmarked filter"),
+        ));
     }
     let most = counts.digits / u64::from(geometry.slots().get() - 1);
     if counts.saturated > most {

@@ -15,8 +15,10 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89gowk\r\n\x1a";
 pub(crate) const VERSION: (u16, u16) = (1, 0);
 /// The incompatible feature of forgetting filters, and of no other: their slots and superblocks are different.
 pub(super) const FORGETTING: u64 = 2;
+/// The incompatible feature of unmarked filters: their slots are different.
+pub(super) const UNMARKED: u64 = 4;
 /// The features that this build knows in the mask *incompatible*. It knows none in the other two.
-pub(super) const KNOWN_FEATURES: u64 = FORGETTING;
+pub(super) const KNOWN_FEATURES: u64 = FORGETTING | UNMARKED;
 
 pub(crate) const PAGE: u64 = 4096;
 pub(crate) const BUCKETS_PER_PAGE: u32 = 512;
@@ -158,9 +160,14 @@ impl Geometry {
         Some(Self { generation: self.generation.checked_sub(1)?, ..self })
     }
 
-    /// The geometry after one doubling; `None` if all shards together would have more than 2^32 regions.
+    /// The geometry of a filter that is marked, or not if `self` is not.
+    pub(crate) const fn marked(self, is_marked: bool) -> Self {
+        if is_marked { Self { width: self.width.marked(), ..self } } else { self }
+    }
+
+    /// The geometry after one doubling, which marks; `None` if all shards together would have more than 2^32 regions.
     pub(crate) fn doubled(self) -> Option<Self> {
-        let doubled = Self { generation: self.generation + 1, ..self };
+        let doubled = Self { generation: self.generation + 1, ..self.marked(true) };
         (self.regions() * 2 <= self.shard.most_regions()).then_some(doubled)
     }
 }

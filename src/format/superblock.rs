@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::layout::{
     FORGETTING, Geometry, LIVE, LIVE_COUNTERS, LIVE_METADATA_LENGTH, MAGIC, METADATA_AT, METADATA_LIMIT,
-    SLOT_BYTES, SLOT_CRC_AT, VERSION,
+    SLOT_BYTES, SLOT_CRC_AT, UNMARKED, VERSION,
 };
 use super::metadata::Metadata;
 use crate::cuckoo::{Counts, EpochClock, Forgetting, HashKind, KeyHasher, Kind, TAIL_LENGTHS};
@@ -93,7 +93,7 @@ pub(crate) struct RawCounts {
     by_tail: [U64; TAIL_LENGTHS],
     epoch: U64,
     swept: U64,
-    reserved: [U64; 8],
+    reserved: [U64; 7],
 }
 const _: () = assert!(size_of::<RawCounts>() == 296);
 
@@ -108,7 +108,7 @@ impl From<Counts> for RawCounts {
             by_tail: counts.by_tail.map(U64::from),
             epoch: counts.epoch.into(),
             swept: counts.swept.into(),
-            reserved: [U64::ZERO; 8],
+            reserved: [U64::ZERO; 7],
         }
     }
 }
@@ -207,7 +207,9 @@ impl Superblock {
             major: VERSION.0.into(),
             minor: VERSION.1.into(),
             kind: kind_code(kind).into(),
-            incompatible: if forgetting.is_some() { FORGETTING } else { 0 }.into(),
+            incompatible: (if forgetting.is_some() { FORGETTING } else { 0 }
+                | if geometry.width.is_marked { 0 } else { UNMARKED })
+            .into(),
             read_only_compatible: U64::ZERO,
             compatible: U64::ZERO,
             id: self.id.into(),

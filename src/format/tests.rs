@@ -10,13 +10,15 @@ use std::path::Path;
 
 use zerocopy::FromBytes;
 
-use super::layout::{FORGETTING, KNOWN_FEATURES, MAGIC, MAX_NUMBER, METADATA_AT, SLOT_BYTES, SLOT_CRC_AT};
+use super::layout::{
+    FORGETTING, KNOWN_FEATURES, MAGIC, MAX_NUMBER, METADATA_AT, SLOT_BYTES, SLOT_CRC_AT, UNMARKED,
+};
 use super::superblock::RawSuperblock;
 use super::*;
 use crate::cuckoo::forgetting::most_epochs;
 use crate::cuckoo::{
     AnyWidth, BUCKETS_PER_REGION, Bucket, Counts, EpochClock, FIRST_EPOCH, Forgetting, Four, HashKind,
-    KeyHasher, KeyRules, Kind, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place, RegionId, Shard, Slot,
+    KeyHash, KeyHasher, KeyRules, Kind, MAX_REGIONS, OFFSET_T6, OFFSET_T10, Place, RegionId, Shard, Slot,
     SlotsPerBucket, TAIL_LENGTHS, Width, with_any_width, with_width,
 };
 use crate::error::{Error, Expected, Result};
@@ -191,7 +193,7 @@ pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
             "by_tail" => counts.by_tail.to_vec(),
             "epoch" => vec![counts.epoch],
             "swept" => vec![counts.swept],
-            "zero" => vec![0; 8],
+            "zero" => vec![0; 7],
             other => panic!("the table has a new field: {other}"),
         };
         let value: Vec<u8> = value.into_iter().flat_map(u64::to_le_bytes).collect();
@@ -228,11 +230,36 @@ pub(crate) fn superblock() -> Superblock {
     }
 }
 
+/// A width of forgetting filters, marked.
+fn four_3() -> AnyWidth {
+    AnyWidth::forgetting(SlotsPerBucket::Four, 3).unwrap().marked()
+}
+
+/// The entry in lane 0 of a bucket of a filter that had R = 3 when it was stored, after so many doublings.
+fn aged<W: Width>(stored: Bucket<W>, hash: KeyHash, doublings: u32) -> Bucket<W> {
+    (1..=doublings).fold(stored, |stored, doubling: u32| {
+        let right = hash.region(3 << doubling).0.0 % 2 == 1;
+        let (a, b) = if doubling == 1 {
+            let (left, right) = stored.split();
+            (left.0, right.0)
+        } else {
+            let (left, right) = Bucket::<W::Marked>::new(stored.0).split();
+            (left.0, right.0)
+        };
+        Bucket::new(if right { b } else { a })
+    })
+}
+
+/// The width with markers, if the filter has doubled.
+fn after(width: AnyWidth, doublings: u32) -> AnyWidth {
+    if doublings > 0 { width.marked() } else { width }
+}
+
 /// The same of a forgetting filter.
 fn forgetting_superblock() -> Superblock {
     let mut superblock = superblock();
     superblock.identity.kind = Kind::Forgetting;
-    superblock.identity.geometry.width = AnyWidth::Four3;
+    superblock.identity.geometry.width = four_3();
     let clock = EpochClock::Time;
     superblock.identity.forgetting =
         Some(Forgetting { after: 0x5_0000, epoch: 0x1_0001, refresh: true, clock });
@@ -326,6 +353,7 @@ fn the_constants_are_those_of_the_table() {
         ("kind counting", number(kind_id(Kind::Counting).into())),
         ("kind forgetting", number(kind_id(Kind::Forgetting).into())),
         ("feature forgetting", number(FORGETTING)),
+        ("feature unmarked", number(UNMARKED)),
         ("first epoch", number(FIRST_EPOCH)),
         (
             "max time",
@@ -541,23 +569,23 @@ fn the_worked_examples_of_forgetting_come_out() {
         let width = AnyWidth::forgetting(slots_of(&row[0]), row[1].parse().unwrap()).unwrap();
         let generation: u32 = row[2].parse().unwrap();
         assert_eq!(row[3].parse(), Ok(3_u64 << generation));
-        let found = with_any_width!(forgetting width, W => {
-            let place = |regions: u64| Place::<W>::new(hash.local(), hash.region(regions).1);
-            let mut stored = Bucket::<W>::new(0).with(0, place(3).at(3975).fingerprint);
-            for doubling in 1..=generation {
-                let (left, right) = stored.split();
-                stored = if hash.region(3 << doubling).0.0 % 2 == 1 { right } else { left };
-            }
-            let [live, expired] = [3974, 3975].map(|epoch| place(3 << generation).at(epoch).fingerprint);
+        let stored = with_any_width!(width, W => {
+            let place = Place::<W>::new(hash.local(), hash.region(3).1);
+            aged(Bucket::<W>::new(0).with(0, place.at(3975).fingerprint), hash, generation).0
+        });
+        let found = with_any_width!(after(width, generation), W => {
+            let place = Place::<W>::new(hash.local(), hash.region(3 << generation).1);
+            let [live, expired] = [3974, 3975].map(|epoch| place.at(epoch).fingerprint);
+            let stored = Bucket::<W>::new(stored);
             assert!(stored.matches(live).any() && !stored.matches(expired).any(), "{row:?}");
             [stored.slot(0).0, live.0, expired.0].map(u64::from)
-        }, unreachable!());
+        });
         assert_eq!([4, 5, 6].map(|column| hexadecimal(&row[column])), found, "{row:?}");
     }
     assert_eq!(rows.len(), 20);
     // The example of 4.10.
     const DAY: u64 = 86_400_000;
-    let epoch = Forgetting::epoch_for(30 * DAY, AnyWidth::Four3);
+    let epoch = Forgetting::epoch_for(30 * DAY, four_3());
     let forgetting = Forgetting { after: 30 * DAY, epoch, refresh: false, clock: EpochClock::Time };
     assert!(says("so an epoch has 5 days") && epoch == 5 * DAY);
     assert!(says("in epoch 2, expires in epoch `ceil(43 / 5)` = 9") && forgetting.epoch_of(13 * DAY) == 2);
@@ -713,7 +741,7 @@ fn widths_and_capacities_are_those_of_the_table() {
             slots.get().to_string(),
             bits.to_string(),
             slots.tag_bits().to_string(),
-            slots.fresh_tail_bits().to_string(),
+            AnyWidth::of_new(slots, Kind::Set).fresh_tail_bits().to_string(),
             format!("{:.2e}", slots.false_positive_rate()),
             slots.headroom().to_string(),
             regions.to_string(),
@@ -755,7 +783,7 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
         ("5.2", 0, "max_rate", format!("; {none} for no limit")),
         ("5.2", 0, "metadata_length", format!("u32, at most {METADATA_LIMIT}")),
         ("5.2", 0, "crc", format!("u32, CRC-32 of the bytes 0 to {} of the slot", SLOT_CRC_AT - 1)),
-        ("5.2", 1, "by_tail", "; 0 beyond W - a - T - 1".to_owned()),
+        ("5.2", 1, "by_tail", "; 0 beyond the fresh tail".to_owned()),
         ("5.3", 0, "zero", "0".to_owned()),
         ("5.4", 0, "superseded", "u32, not 0:".to_owned()),
         ("5.4", 0, "poisoned", "u32, not 0:".to_owned()),
@@ -898,7 +926,7 @@ fn slots_are_split_as_the_table_says() {
     }
 }
 
-fn check_split_digits<W: Width>(left: &str, right: &str) {
+fn check_split_digits<W: Width<Marked = W>>(left: &str, right: &str) {
     assert_eq!([left, right], ["as the slot below it"; 2]);
     let digit = Slot::new(1 << (W::BITS - W::TAG_BITS));
     let tail = 1 << W::TAIL_BITS;
@@ -998,8 +1026,10 @@ fn the_worked_examples_of_placing_a_key_come_out() {
             .collect();
         let hash = KeyHasher::new(HashKind::Xxh3, seed).hash(&key).unwrap();
         let (region, rem) = hash.region(row[3].parse().unwrap());
-        let found = with_width!(slots_of(&row[0]), W => {
+        let width = AnyWidth::of_new(slots_of(&row[0]), Kind::Set);
+        let found = with_any_width!(width, W => {
             let place = Place::<W>::new(hash.local(), rem);
+            assert_eq!(place.fingerprint.marked(), Slot::fresh(hash.local(), rem));
             let word = Bucket::<W>::new(0).with(0, place.fingerprint).0;
             [
                 hash.position(), hash.local(), region.0.into(), rem, place.first.0.into(),
@@ -1017,10 +1047,8 @@ fn the_worked_examples_of_placing_a_key_come_out() {
     let told: Vec<String> =
         names.iter().zip(&row[4..]).map(|(name, cell)| format!("{name} = {cell}")).collect();
     assert!(says(&told.join(" ")), "{told:?}");
-    let (tail, tag) = (hexadecimal(&row[7]) >> 55, &row[9]);
-    assert!(says(&format!(
-        "The tail is `rem >> 55` = `{tail:#x}`, so the slot is `{tag} * 2^10 + {tail:#x} * 2 + 1`"
-    )));
+    let (tail, tag) = (hexadecimal(&row[7]) >> 54, &row[9]);
+    assert!(says(&format!("`rem >> 54` is `{tail:#x}`, so the slot is `{tag} * 2^10 + {tail:#x}`")));
 }
 
 #[test]
@@ -1031,16 +1059,15 @@ fn the_worked_examples_of_doubling_come_out() {
         let regions: u64 = row[2].parse().unwrap();
         let generation: u32 = row[1].parse().unwrap();
         assert_eq!(regions, 3 << generation);
-        let found = with_width!(slots_of(&row[0]), W => {
-            let (_, rem) = hash.region(3);
-            let mut stored = Bucket::<W>::new(0).with(0, Place::<W>::new(hash.local(), rem).fingerprint);
-            for doubling in 1..=generation {
-                let (left, right) = stored.split();
-                let right_child = hash.region(3 << doubling).0.0 % 2 == 1;
-                stored = if right_child { right } else { left };
-            }
+        let width = AnyWidth::of_new(slots_of(&row[0]), Kind::Set);
+        let stored = with_any_width!(width, W => {
+            let place = Place::<W>::new(hash.local(), hash.region(3).1);
+            aged(Bucket::<W>::new(0).with(0, place.fingerprint), hash, generation).0
+        });
+        let found = with_any_width!(after(width, generation), W => {
             let (region, rem) = hash.region(regions);
             let fresh = Place::<W>::new(hash.local(), rem).fingerprint;
+            let stored = Bucket::<W>::new(stored);
             assert!(stored.matches(fresh).any(), "{row:?}");
             let stored = stored.slot(0);
             [region.0.into(), stored.tail_length().unwrap().into(), u64::from(stored.0), fresh.0.into()]
@@ -1049,7 +1076,7 @@ fn the_worked_examples_of_doubling_come_out() {
             [row[3].parse().unwrap(), row[4].parse().unwrap(), hexadecimal(&row[5]), hexadecimal(&row[6])];
         assert_eq!(spec, found, "{row:?}");
     }
-    assert_eq!(rows.len(), 29);
+    assert_eq!(rows.len(), 30);
 }
 
 #[test]
@@ -1080,7 +1107,10 @@ fn every_reserved_byte_is_refused_unless_the_minor_version_is_newer() {
 
 #[test]
 fn an_unknown_feature_means_what_its_mask_says() {
-    assert!(says("Format 1.0 defines one feature bit, bit 1 of `incompatible`") && KNOWN_FEATURES == 2);
+    assert!(says(
+        "Format 1.0 defines two feature bits of `incompatible`. Bit 1: the filter forgets (4.10). Bit 2:"
+    ));
+    assert_eq!(KNOWN_FEATURES, 1 << 1 | 1 << 2);
     let masks: Vec<Part> = parts("5.2", 0, &[]);
     let at = |mask: &str| masks.iter().find(|part| part.field == mask).unwrap().offset;
     let rows = table("2.1", 0);
@@ -1096,7 +1126,8 @@ fn an_unknown_feature_means_what_its_mask_says() {
             })
         };
         let refused = set("incompatible");
-        if 1 << bit == KNOWN_FEATURES {
+        if 1 << bit & KNOWN_FEATURES != 0 {
+            // A marked counting filter has neither.
             assert_eq!(field_of(refused), "incompatible");
         } else {
             assert!(
@@ -1312,18 +1343,19 @@ fn the_slots_of_a_forgetting_filter_agree_in_its_rule_and_other_filters_have_non
         (slot.identity.geometry.width, slot.identity.forgetting) = (width, Some(rule));
         slot
     };
-    let newest = with(2, AnyWidth::Four3, rule);
+    let newest = with(2, four_3(), rule);
     let check = |other: &Superblock| {
         let slots = [&newest, other].map(|slot| slot.encode(path()).unwrap());
         check(slots, newest.identity.geometry.file_length())
     };
-    assert_eq!(check(&with(1, AnyWidth::Four3, rule)).unwrap().newest, newest);
+    assert_eq!(check(&with(1, four_3(), rule)).unwrap().newest, newest);
     for (name, other) in [
-        ("expiry bits", with(1, AnyWidth::Four2, rule)),
-        ("forget after", with(1, AnyWidth::Four3, Forgetting { after: rule.after - 1, ..rule })),
-        ("epoch length", with(1, AnyWidth::Four3, Forgetting { epoch: rule.epoch + 1, ..rule })),
-        ("refresh", with(1, AnyWidth::Four3, Forgetting { refresh: true, ..rule })),
-        ("clock", with(1, AnyWidth::Four3, Forgetting { clock: EpochClock::Keys, ..rule })),
+        ("incompatible", with(1, AnyWidth { is_marked: false, ..four_3() }, rule)),
+        ("expiry bits", with(1, AnyWidth::forgetting(SlotsPerBucket::Four, 2).unwrap().marked(), rule)),
+        ("forget after", with(1, four_3(), Forgetting { after: rule.after - 1, ..rule })),
+        ("epoch length", with(1, four_3(), Forgetting { epoch: rule.epoch + 1, ..rule })),
+        ("refresh", with(1, four_3(), Forgetting { refresh: true, ..rule })),
+        ("clock", with(1, four_3(), Forgetting { clock: EpochClock::Keys, ..rule })),
     ] {
         assert_eq!(field_of(check(&other)), name);
     }

@@ -28,7 +28,7 @@ impl Options {
         fitting.retain(|width| width.false_positive_rate() <= rate);
         if fitting.is_empty() {
             let expected =
-                "at least 3.0e-8, the narrowest reachable of a filter that forgets (2 slots per bucket)";
+                "at least 1.5e-8, the narrowest reachable of a filter that forgets (2 slots per bucket)";
             return refused("false-positive rate", rate.to_string(), expected);
         }
         if let (Some(after), Some(within)) = (self.forget_after.map(millis), self.forget_within.map(millis)) {

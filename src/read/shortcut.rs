@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use super::view::{CLOSED, Shortcut, View};
-use crate::cuckoo::{AnyWidth, Bucket, BucketId, Four, HashKind, Key, KeyHasher, Place, Slot};
+use crate::cuckoo::{Bucket, BucketId, Four, HashKind, Key, KeyHasher, Place, Shape, Slot, Unmarked};
 use crate::file::LiveHead;
 
 impl View {
@@ -21,7 +21,7 @@ impl View {
     /// `hasher` made them.
     pub(super) fn open_shortcut(&self, hasher: KeyHasher) {
         let geometry = self.superblock.identity.geometry;
-        let serves = geometry.width == AnyWidth::Four && geometry.shard.is_whole() && self.is_plain();
+        let serves = geometry.width.shape == Shape::Four && geometry.shard.is_whole() && self.is_plain();
         if !serves || !self.pages.are_intact() {
             return;
         }
@@ -57,30 +57,44 @@ impl View {
     /// Whether a key is present; `None` if the lookup needs more than the shortcut.
     #[inline(always)]
     pub(super) fn contains_fast<K: Key>(&self, key: &K) -> Option<bool> {
-        let ([first, second], query) = self.buckets_fast(key)?;
-        Some(first.either_matches(second, query))
+        let (both, query) = self.buckets_fast(key)?;
+        // All lookups of a view go the same way.
+        Some(if self.shortcut.is_marked {
+            let [first, second] = both.map(Bucket::new);
+            first.either_matches(second, query.marked())
+        } else {
+            let [first, second] = both.map(Bucket::new);
+            first.either_matches(second, query)
+        })
     }
 
     /// The number of copies that the filter holds; `None` as `contains_fast`.
     #[inline(always)]
     pub(super) fn count_fast<K: Key>(&self, key: &K) -> Option<u32> {
-        let ([first, second], query) = self.buckets_fast(key)?;
-        first.copies_in_either(second, query).map(|copies| self.superblock.identity.kind.capped(copies))
+        let (both, query) = self.buckets_fast(key)?;
+        let copies = if self.shortcut.is_marked {
+            let [first, second] = both.map(Bucket::new);
+            first.copies_in_either(second, query.marked())
+        } else {
+            let [first, second] = both.map(Bucket::new);
+            first.copies_in_either(second, query)
+        };
+        copies.map(|copies| self.superblock.identity.kind.capped(copies))
     }
 
     /// Both buckets of a key, and its fingerprint; `None` unless the epoch is still the noted one.
     #[inline(always)]
-    fn buckets_fast<K: Key>(&self, key: &K) -> Option<([Bucket<Four>; 2], Slot<Four>)> {
-        let Shortcut { of_keys, of_hashes, offsets } = &self.shortcut;
+    fn buckets_fast<K: Key>(&self, key: &K) -> Option<([u64; 2], Slot<Unmarked<Four>>)> {
+        let Shortcut { of_keys, of_hashes, offsets, .. } = &self.shortcut;
         let epoch = if K::HASHED { of_hashes } else { of_keys }.load(Ordering::Acquire);
         if epoch == CLOSED {
             return None;
         }
         let hash = key.xxh3(self.hasher());
         let (buckets, rem) = self.pages.map.region_of(hash);
-        let place = Place::<Four>::new(hash.local(), rem);
+        let place = Place::<Unmarked<Four>>::new(hash.local(), rem);
         let second = BucketId(place.first.0 ^ offsets[place.fingerprint.tag() as usize]);
-        let both = [place.first, second].map(|id| Bucket::new(buckets.word(id.0.into())));
+        let both = [place.first, second].map(|id| buckets.word(id.0.into()));
         self.pages.map.live_head().is_still(epoch).then_some((both, place.fingerprint))
     }
 }

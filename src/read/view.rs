@@ -54,6 +54,8 @@ pub(super) struct Shortcut {
     /// the shortcut.
     pub(super) of_keys: AtomicU64,
     pub(super) of_hashes: AtomicU64,
+    /// Whether the filter is marked.
+    pub(super) is_marked: bool,
     /// A copy of the table: the address of the original would take a register.
     pub(super) offsets: [u16; 64],
 }
@@ -62,8 +64,13 @@ pub(super) struct Shortcut {
 pub(super) const CLOSED: u64 = u64::MAX;
 
 impl Shortcut {
-    const fn closed() -> Self {
-        Self { of_keys: AtomicU64::new(CLOSED), of_hashes: AtomicU64::new(CLOSED), offsets: OFFSET_T6 }
+    const fn closed(superblock: &Superblock) -> Self {
+        Self {
+            of_keys: AtomicU64::new(CLOSED),
+            of_hashes: AtomicU64::new(CLOSED),
+            is_marked: superblock.identity.geometry.width.is_marked,
+            offsets: OFFSET_T6,
+        }
     }
 }
 
@@ -95,7 +102,7 @@ impl View {
             source: None,
             outdated_at: None,
             replayed: None,
-            shortcut: Shortcut::closed(),
+            shortcut: Shortcut::closed(&superblock),
             left: AtomicBool::new(false),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
@@ -137,11 +144,11 @@ impl View {
                 options.verify,
                 files.data.as_path().into(),
             )?,
+            shortcut: Shortcut::closed(&superblock),
             superblock,
             source: None,
             outdated_at: None,
             replayed: None,
-            shortcut: Shortcut::closed(),
             left: AtomicBool::new(false),
             other_superblock_damaged: other_damaged,
             layered: None,
@@ -156,12 +163,12 @@ impl View {
     pub(super) fn moved_to(&self, memory: Map, superblock: Superblock) -> Result<Self> {
         Ok(Self {
             inode: self.inode,
+            shortcut: Shortcut::closed(&superblock),
             superblock,
             pages: self.pages.moved_to(memory, Verify::Never)?,
             source: None,
             outdated_at: None,
             replayed: None,
-            shortcut: Shortcut::closed(),
             left: AtomicBool::new(false),
             other_superblock_damaged: self.other_superblock_damaged,
             layered: None,

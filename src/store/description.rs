@@ -278,7 +278,7 @@ impl Raw {
         let fits = |rate| {
             rate > 0.0
                 && rate < 1.0
-                && (kind == Kind::Forgetting || SlotsPerBucket::for_rate(rate) == Some(slots))
+                && (kind == Kind::Forgetting || SlotsPerBucket::for_rate_of(rate, kind) == Some(slots))
         };
         if let Some(rate) = self.rate.filter(|rate| !fits(*rate)) {
             return Err(field("rate", rate.to_string(), "one that the slots are right for"));

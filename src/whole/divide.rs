@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::cuckoo::{Counts, MAX_REGIONS, RegionId, Shard, each_descendant, with_any_width};
 use crate::error::{Error, GrowthRefusal, IoContext, Result};
-use crate::file::{Flush, UnpublishedFile};
+use crate::file::{Flush, Region, UnpublishedFile};
 use crate::format::{Geometry, Identity, Policy};
 use crate::options::Options;
 use crate::read::{Reader, Snapshot};
@@ -60,7 +60,9 @@ impl Cut {
     fn geometry(self, of: Geometry, part: u64) -> Option<Geometry> {
         let number = of.shard.number.checked_mul(self.parts)?.checked_add(part)?;
         let shard = Shard { of: of.shard.of.checked_mul(self.parts)?, number };
-        Geometry::new(of.width, self.regions >> self.generation, self.generation, shard).ok()
+        let geometry =
+            Geometry::new(of.width, self.regions >> self.generation, self.generation, shard).ok()?;
+        Some(geometry.marked(self.doublings > 0))
     }
 }
 
@@ -152,16 +154,18 @@ fn write_part(
     // While the next part is written, a thread syncs the end of this one.
     let file = UnpublishedFile::fill(files, disk, identity, Some(model), Flush::AndGoOn, &mut |write| {
         let mut next = parents.start << cut.doublings;
+        let each = &mut |words: &Region| {
+            if (first..end).contains(&next) {
+                with_any_width!(geometry.width, W => counts.tally_all::<W>(words));
+                write(RegionId((next - first) as u32), words)?;
+                progress(next - first + 1);
+            }
+            next += 1;
+            Ok(())
+        };
+        let (width, is_marked) = (snapshot.identity().geometry.width, geometry.width.is_marked);
         snapshot.regions(parents.clone(), &mut |_, words, _| {
-            with_any_width!(geometry.width, W => each_descendant::<W, _>(words, cut.doublings, &mut |words| {
-                if (first..end).contains(&next) {
-                    counts.tally_all::<W>(words);
-                    write(RegionId((next - first) as u32), words)?;
-                    progress(next - first + 1);
-                }
-                next += 1;
-                Ok(())
-            }))
+            with_any_width!(width, W => each_descendant::<W, _>(words, cut.doublings, is_marked, each))
         })
     })?;
     Ok((file, counts.in_a(identity.kind)))

@@ -80,10 +80,12 @@ fn joined(
                     Ok(())
                 };
                 let of_part = part.counts().epoch;
-                part.regions(0..part.identity().geometry.regions(), &mut |_, words, _| {
-                    with_any_width!(geometry.width, W => {
+                let of_this = part.identity().geometry;
+                part.regions(0..of_this.regions(), &mut |_, words, _| {
+                    with_any_width!(of_this.width, W => {
                         let swept = forgetting::brought::<W>(words, of_part..epoch, &mut forgotten);
-                        each_descendant::<W, _>(swept.as_deref().unwrap_or(words), *doublings, each)
+                        let words = swept.as_deref().unwrap_or(words);
+                        each_descendant::<W, _>(words, *doublings, geometry.width.is_marked, each)
                     })
                 })
             })
@@ -120,7 +122,7 @@ fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Ve
             Some(Difference::Seed)
         } else if found.slots() != geometry.slots() {
             Some(Difference::Slots(found.slots().get(), geometry.slots().get()))
-        } else if retention != forgetting || found.width != geometry.width {
+        } else if retention != forgetting || found.width.shape != geometry.width.shape {
             Some(Difference::Retention)
         } else if found.shard.of != geometry.shard.of {
             Some(Difference::Shards(found.shard.of, geometry.shard.of))
@@ -154,7 +156,10 @@ fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Ve
     let generation = generation.min(all.trailing_zeros());
     let joined =
         Geometry::new(geometry.width, all >> generation, generation, shard).map_err(|_| too_many())?;
-    Ok((joined, all_doublings))
+    // All parts are marked, or none.
+    let is_marked = |part: &Snapshot<'_>| part.identity().geometry.width.is_marked;
+    let marks = parts.iter().any(is_marked) || all_doublings.iter().any(|doublings| *doublings > 0);
+    Ok((joined.marked(marks), all_doublings))
 }
 
 /// The metadata of all parts. Fails if an entry has two different values.

@@ -3,8 +3,8 @@
 //! 8.7.
 
 use crate::cuckoo::{
-    BUCKETS_PER_REGION, Counts, Delta, HashKind, MAX_REGIONS, RegionId, Search, Taking, Width, forgetting,
-    split, take_region, with_any_width,
+    AnyWidth, BUCKETS_PER_REGION, Counts, Delta, HashKind, MAX_REGIONS, RegionId, Search, Taking, forgetting,
+    mark, split, take_region, with_any_width,
 };
 use crate::error::{Difference, Error, GrowthRefusal, Result};
 use crate::file::{Flush, Overlay, Region, UnpublishedFile};
@@ -56,13 +56,16 @@ impl Writer {
             let path = theirs.reader().path().to_owned();
             return Err(Error::Unlike { path, other: self.path().to_owned(), difference });
         }
-        let regions = theirs.identity().geometry.regions();
-        let mut geometry = ours.geometry;
+        let their_geometry = theirs.identity().geometry;
+        let regions = their_geometry.regions();
+        // The outcome is unmarked only if no entry of either was marked or split for it.
+        let marks = their_geometry.width.is_marked || regions != ours.geometry.regions();
+        let mut geometry = ours.geometry.marked(marks);
         let mut crowded = None;
         loop {
             // Doubles to as many regions as the other has, and then once for each pass that finds no room.
             while geometry.regions() < regions || crowded.is_some() {
-                geometry = self.doubled_for(theirs.counts(), regions, geometry, crowded.take())?;
+                geometry = self.doubled_for(theirs, geometry, crowded.take())?;
             }
             let max_kicks = self.options().max_kicks;
             let identity = Identity { geometry, ..ours };
@@ -90,20 +93,22 @@ impl Writer {
     /// The shape after one more doubling, if this filter may double, and may hold what both hold.
     fn doubled_for(
         &self,
-        theirs: &Counts,
-        their_regions: u64,
+        theirs: &Snapshot<'_>,
         geometry: Geometry,
         crowded: Option<RegionId>,
     ) -> Result<Geometry> {
         let (ours, our_counts, policy) = self.facts()?;
-        let (path, ours) = (self.path().to_owned(), ours.geometry.regions());
+        let path = self.path().to_owned();
         // Both filters as if doubled to this many regions: an upper bound of the entries to store.
-        let doubled = |counts: &Counts, regions: u64| {
-            (0..(geometry.regions() / regions.min(geometry.regions())).ilog2())
-                .fold(*counts, |counts, _| counts.doubled())
+        let doubled = |counts: &Counts, of: Geometry| {
+            let doublings = (geometry.regions() / of.regions().min(geometry.regions())).ilog2();
+            if doublings == 0 && geometry.width.is_marked && !of.width.is_marked {
+                return counts.marked();
+            }
+            (0..doublings).fold(*counts, |counts, _| counts.doubled())
         };
-        let mut all = doubled(&our_counts, ours);
-        all.add_found(&doubled(theirs, their_regions));
+        let mut all = doubled(&our_counts, ours.geometry);
+        all.add_found(&doubled(theirs.counts(), theirs.identity().geometry));
         if let (Some(region), Growth::Never) = (crowded, policy.growth) {
             let load = all.used() as f64 / geometry.slots_in_all() as f64;
             return Err(Error::Full { path, region: region.0.into(), load });
@@ -129,7 +134,7 @@ fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
         Some(Difference::Seed)
     } else if a.slots() != b.slots() {
         Some(Difference::Slots(a.slots().get(), b.slots().get()))
-    } else if theirs.forgetting != ours.forgetting || a.width != b.width {
+    } else if theirs.forgetting != ours.forgetting || a.width.shape != b.width.shape {
         Some(Difference::Retention)
     } else if a.shard.of != b.shard.of {
         Some(Difference::Shards(a.shard.of, b.shard.of))
@@ -162,10 +167,10 @@ struct Pass<'a> {
 /// A region of one of the two filters, where it was read or split already.
 type Half = Option<Box<Region>>;
 
-/// The two regions that one becomes by a doubling.
-fn halves<W: Width>(region: &Region) -> [Half; 2] {
+/// The two regions that one of this width becomes by a doubling.
+fn halves(width: AnyWidth, region: &Region) -> [Half; 2] {
     let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
-    split::<W>(region, &mut children);
+    with_any_width!(width, W => split::<W>(region, &mut children));
     let [left, right] = *children;
     [Some(Box::new(left)), Some(Box::new(right))]
 }
@@ -184,9 +189,7 @@ impl Pass<'_> {
                 Ok(())
             };
             (0..theirs.min(ours)).try_for_each(|index| {
-                with_any_width!(self.identity.geometry.width, W => {
-                    self.descend::<W>(theirs.min(ours), index, None, None, &mut state, &mut write)
-                })
+                self.descend(theirs.min(ours), index, None, None, &mut state, &mut write)
             })
         });
         match (filled, state.full) {
@@ -203,9 +206,14 @@ impl Pass<'_> {
         self.target.identity().geometry.regions()
     }
 
+    /// The width of what `of` holds once it was split to this many regions.
+    fn width_at(&self, regions: u64, of: &Identity) -> AnyWidth {
+        if regions == of.geometry.regions() { of.geometry.width } else { of.geometry.width.marked() }
+    }
+
     /// Merges region `index` of `regions`, or the regions that it becomes in the new file. A filter that has this many
     /// regions is read here, and its region is split on the way further down.
-    fn descend<W: Width>(
+    fn descend(
         &self,
         regions: u64,
         index: u64,
@@ -215,12 +223,16 @@ impl Pass<'_> {
         write: &mut dyn FnMut(RegionId, &Region) -> Result<()>,
     ) -> Result<()> {
         let region = RegionId(index as u32);
+        let [their_width, our_width] =
+            [self.theirs.identity(), self.target.identity()].map(|of| self.width_at(regions, of));
         let of_theirs = self.theirs.counts().epoch;
         let epoch = self.now.max(of_theirs);
         let theirs = if regions == self.their_regions() {
             let mut words = self.read_theirs(region)?;
             // What has expired is not stored, and covers nothing.
-            forgetting::bring::<W>(&mut *words, of_theirs..epoch, &mut Delta::default());
+            with_any_width!(their_width, W => {
+                forgetting::bring::<W>(&mut *words, of_theirs..epoch, &mut Delta::default());
+            });
             Some(words)
         } else {
             theirs
@@ -228,32 +240,40 @@ impl Pass<'_> {
         let ours = if regions == self.our_regions() {
             let mut words = Box::new([0; BUCKETS_PER_REGION as usize]);
             self.target.read_region(region, &mut words)?;
-            forgetting::bring::<W>(&mut *words, self.now..epoch, &mut state.forgotten);
+            with_any_width!(our_width, W => {
+                forgetting::bring::<W>(&mut *words, self.now..epoch, &mut state.forgotten);
+            });
             Some(words)
         } else {
             ours
         };
         if regions < self.identity.geometry.regions() {
-            let mut their_halves = theirs.map(|words| halves::<W>(&words));
-            let mut our_halves = ours.map(|words| halves::<W>(&words));
+            let mut their_halves = theirs.map(|words| halves(their_width, &words));
+            let mut our_halves = ours.map(|words| halves(our_width, &words));
             for half in 0..2 {
                 let take =
                     |halves: &mut Option<[Half; 2]>| halves.as_mut().and_then(|halves| halves[half].take());
                 let (theirs, ours) = (take(&mut their_halves), take(&mut our_halves));
-                self.descend::<W>(2 * regions, 2 * index + half as u64, theirs, ours, state, write)?;
+                self.descend(2 * regions, 2 * index + half as u64, theirs, ours, state, write)?;
             }
             return Ok(());
         }
-        let (Some(theirs), Some(mut ours)) = (theirs, ours) else { return Ok(()) };
+        let (Some(mut theirs), Some(mut ours)) = (theirs, ours) else { return Ok(()) };
+        let width = self.identity.geometry.width;
+        if width.is_marked {
+            with_any_width!(their_width, W => mark::<W>(&mut *theirs));
+            with_any_width!(our_width, W => mark::<W>(&mut *ours));
+        }
         let State { found, stored, search, full, .. } = state;
         let rule = Taking { kind: self.identity.kind, now: epoch as u32, max_kicks: self.max_kicks };
-        if take_region::<W>(&*theirs, &mut *ours, rule, search, stored).is_err() {
+        let taken = with_any_width!(width, W => take_region::<W>(&*theirs, &mut *ours, rule, search, stored));
+        if taken.is_err() {
             *full = Some(region);
             // The file is given up; the caller looks at `full` first.
             let path = self.target.surroundings().0.data.clone();
             return Err(Error::Full { path, region: index, load: 0.0 });
         }
-        found.tally_all::<W>(&*ours);
+        with_any_width!(width, W => found.tally_all::<W>(&*ours));
         write(region, &ours)
     }
 

@@ -81,7 +81,7 @@ impl Writer {
                 for (regions_of, half) in on_threads(pieces, |piece: Range<u64>| {
                     (
                         piece.clone(),
-                        with_any_width!(width, W => Half::make::<W>(source, piece, now, max_kicks)),
+                        with_any_width!(marked width, W => Half::make::<W>(source, piece, now, max_kicks)),
                     )
                 }) {
                     let Half { made, counts, forgotten, full } = half?;

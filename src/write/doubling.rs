@@ -2,7 +2,9 @@
 //! `format-spec/README.md`, section 8.
 
 use super::target::Target;
-use crate::cuckoo::{BUCKETS_PER_REGION, Counts, MAX_REGIONS, RegionId, count_copied, split, with_any_width};
+use crate::cuckoo::{
+    BUCKETS_PER_REGION, Counts, MAX_REGIONS, RegionId, correct_counts, split, with_any_width,
+};
 use crate::error::{Error, GrowthRefusal, Result};
 use crate::file::{Flush, Overlay, UnpublishedFile};
 use crate::format::Identity;
@@ -32,9 +34,9 @@ pub(super) fn double(
         for region in 0..regions {
             source.read_ahead(RegionId((region as u32).saturating_add(REGIONS_AHEAD)));
             source.read_region(RegionId(region as u32), &mut parent)?;
-            with_any_width!(geometry.width, W => {
+            with_any_width!(source.identity().geometry.width, W => {
                 split::<W>(&parent, &mut children);
-                count_copied::<W>(&parent, &children, &mut doubled);
+                correct_counts::<W>(&parent, &children, &mut doubled);
             });
             for (child, words) in (2 * region..).zip(&children) {
                 write(RegionId(child as u32), words)?;

@@ -220,7 +220,7 @@ impl Outcomes {
                         }
                         continue;
                     }
-                    Insertion::Matches if kind == Kind::Set => {
+                    Insertion::Matches if !W::IS_MARKED || kind == Kind::Set => {
                         if told == Told::Seen {
                             done.push(item.index);
                         }
@@ -230,6 +230,10 @@ impl Outcomes {
                     Insertion::Crowded => (false, told),
                 },
                 Mode::Remove => {
+                    // Only counting filters have removals, and they are marked.
+                    if !W::IS_MARKED {
+                        continue;
+                    }
                     if let Some(removed) = region::remove(buckets, place)? {
                         self.delta.removed(removed);
                         self.changes += 1;

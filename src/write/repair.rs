@@ -4,10 +4,13 @@
 //! universal: it matches every query. Lookups that touch the page answer "present", so there are still no false
 //! negatives, at the price of a higher false-positive rate. `format-spec/README.md`, section 9.
 
-use crate::cuckoo::{Bucket, BucketId, Counts, SlotsPerBucket, with_any_width, with_width};
-use crate::error::Result;
-use crate::file::{Overlay, PublishedFile};
-use crate::format::{BUCKETS_PER_PAGE, DamagedPage, Identity, PageId, tally};
+use crate::cuckoo::{
+    BUCKETS_PER_REGION, Bucket, BucketId, Counts, RegionId, SlotsPerBucket, mark, with_any_width, with_width,
+};
+use crate::error::{IoContext, Result};
+use crate::file::{Flush, Overlay, PublishedFile, UnpublishedFile};
+use crate::format::{BUCKETS_PER_PAGE, DamagedPage, Identity, PAGES_PER_REGION, PageId, tally};
+use crate::system::Rights;
 
 /// The changes made by [`Writer::repair`](crate::Writer::repair).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -15,6 +18,10 @@ use crate::format::{BUCKETS_PER_PAGE, DamagedPage, Identity, PageId, tally};
 pub struct Repair {
     /// The pages whose slots match every key now, ascending.
     pub quarantined: Vec<DamagedPage>,
+    /// Whether the filter was marked for it, as universal slots need markers: its file was written anew, and the
+    /// false-positive rate of its entries has doubled. A set or a forgetting filter is marked once, by this or by its first
+    /// doubling.
+    pub marked: bool,
     /// Whether a damaged superblock was written anew from the other one.
     pub superblock: bool,
     /// Whether the live area was written anew: no writer had the file, and the live area named another commit than the
@@ -27,8 +34,8 @@ pub struct Repair {
 impl Repair {
     /// Whether nothing needed repair.
     pub fn is_empty(&self) -> bool {
-        let Self { quarantined, superblock, live, recounted } = self;
-        quarantined.is_empty() && !superblock && !live && !recounted
+        let Self { quarantined, marked, superblock, live, recounted } = self;
+        quarantined.is_empty() && !marked && !superblock && !live && !recounted
     }
 }
 
@@ -56,6 +63,39 @@ pub(super) fn find_damage(
         progress(id.0 + 1, geometry.pages());
     }
     Ok((quarantined, found))
+}
+
+/// Streams an unmarked file into a new one that is marked, in which every slot of these pages is universal. The source is
+/// not changed.
+pub(super) fn marked(
+    published: &PublishedFile,
+    quarantined: &[DamagedPage],
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<UnpublishedFile> {
+    let (files, identity) = (&published.files, published.checkpoint.identity);
+    let Identity { geometry, .. } = identity;
+    let universal = with_width!(geometry.slots(), W => Bucket::<W>::QUARANTINED.0);
+    let model = Rights::of(&published.file).at(&files.data, "look at")?;
+    let identity = Identity { geometry: geometry.marked(true), ..identity };
+    let (disk, flush) = (&published.disk, Flush::Meanwhile);
+    UnpublishedFile::fill(files, disk, identity, Some(&model), flush, &mut |write| {
+        let mut given_up = quarantined.iter().peekable();
+        let mut words = [0; BUCKETS_PER_REGION as usize];
+        for region in (0..geometry.regions()).map(|region| RegionId(region as u32)) {
+            let (pages, _) = words.as_chunks_mut::<{ BUCKETS_PER_PAGE as usize }>();
+            for (id, page) in (0..).map(|number| PageId::new(region, number)).zip(pages) {
+                if given_up.next_if(|damaged| damaged.page == id.0).is_some() {
+                    page.fill(universal);
+                } else {
+                    published.pages.read_verified(id, page)?;
+                    with_any_width!(geometry.width, W => mark::<W>(page));
+                }
+            }
+            write(region, &words)?;
+            progress(PageId::new(region, PAGES_PER_REGION).0, geometry.pages());
+        }
+        Ok(())
+    })
 }
 
 /// Replaces these pages, in `overlay`, by pages whose slots are all universal.

@@ -10,7 +10,9 @@ use std::convert::Infallible;
 use super::pending::Pending;
 use super::work::{Traits, Work};
 use crate::cuckoo::region::{Insertion, Removal, Removed, find_insertion, find_removal};
-use crate::cuckoo::{AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId, Width, with_any_width};
+use crate::cuckoo::{
+    AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId, Width, with_any_width, with_width,
+};
 use crate::file::PublishedFile;
 
 /// The functions for a width and a kind. They return `None` if a change needs more than the shortcut; nothing is
@@ -28,12 +30,18 @@ impl Shortcut {
 
     /// `fresh`: nearly all entries have fresh tails.
     pub(super) fn of(width: AnyWidth, kind: Kind, fresh: bool) -> Self {
-        with_any_width!(plain width, W => match kind {
-            Kind::Counting if fresh => Self { insert: insert::<W>, remove: remove::<W, true> },
-            Kind::Counting => Self { insert: insert::<W>, remove: remove::<W, false> },
-            Kind::Set => Self { insert: insert::<W>, ..Self::NONE },
+        match kind {
+            Kind::Set => {
+                with_any_width!(plain width, W => Self { insert: insert::<W>, ..Self::NONE }, Self::NONE)
+            }
+            Kind::Counting if fresh => with_width!(width.slots(), W => {
+                Self { insert: insert::<W>, remove: remove::<W, true> }
+            }),
+            Kind::Counting => with_width!(width.slots(), W => {
+                Self { insert: insert::<W>, remove: remove::<W, false> }
+            }),
             Kind::Forgetting => Self::NONE,
-        }, Self::NONE)
+        }
     }
 
     #[inline]

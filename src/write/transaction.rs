@@ -90,14 +90,14 @@ impl Transaction {
     /// Inserts a key into a set or a counting filter; returns the region if it has no room.
     pub(super) fn insert(&mut self, hash: KeyHash, max_kicks: u32) -> Result<Result<(), RegionId>> {
         let (id, rem) = self.region_of(hash)?;
-        let slots = self.work.identity().geometry.slots();
-        Ok(with_width!(slots, W => {
+        let width = self.work.identity().geometry.width;
+        Ok(with_any_width!(plain width, W => {
             let place = Place::<W>::new(hash.local(), rem);
             let buckets = &mut self.work.target_mut().region(id);
             let inserted = region::insert(buckets, place, max_kicks, &mut self.search)?;
             self.delta.inserted(&inserted);
             if inserted == Inserted::NoPath { Err(id) } else { Ok(()) }
-        }))
+        }, Err(id)))
     }
 
     /// Hashes the keys of these indices into `buffers`; nothing of the transaction is changed.

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::commit::{CommitFailure, Committed, WriterState};
 use super::doubling;
 use super::partition::Buffers;
-use super::repair::{Repair, find_damage, quarantine};
+use super::repair::{self, Repair, find_damage, quarantine};
 use super::time::InTime;
 use super::transaction::Transaction;
 use super::work::Work;
@@ -237,6 +237,10 @@ impl Writer {
     /// back, and commits.
     ///
     /// The slots of damaged pages match every key from now on, through commits, doublings and reopenings.
+    ///
+    /// In a set or a forgetting filter that has never doubled, this first marks all entries ([`Repair::marked`]): that takes the
+    /// time of a doubling, and room for a second file of this length.
+    ///
     /// Fails as [`commit`](Self::commit) does.
     pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
         self.rollback()?;
@@ -245,17 +249,29 @@ impl Writer {
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
         // `progress` may panic, so nothing changes before its last call.
         let (quarantined, counts) = find_damage(published, &before, progress)?;
-        quarantine(&quarantined, published.checkpoint.identity.geometry.slots(), pending.sorted(published));
+        let geometry = published.checkpoint.identity.geometry;
+        // Universal slots need markers.
+        let marked = match !geometry.width.is_marked && !quarantined.is_empty() {
+            true => Some(repair::marked(published, &quarantined, progress)?),
+            false => None,
+        };
+        if marked.is_none() {
+            quarantine(&quarantined, geometry.slots(), pending.sorted(published));
+        }
         let recounted = quarantined.is_empty() && counts != before;
         let (Found { superblock, live }, unwritten) =
             (std::mem::take(&mut published.found), published.other_damaged);
-        transaction.set_counts(counts);
+        let is_marked = marked.is_some();
+        match marked {
+            Some(file) => self.go_on_in(file, counts.marked()),
+            None => transaction.set_counts(counts),
+        }
         self.commit()?;
         if unwritten {
             self.checkpoint()?;
         }
         events::repaired(&self.files.data, quarantined.len());
-        Ok(Repair { quarantined, superblock, live, recounted })
+        Ok(Repair { quarantined, marked: is_marked, superblock, live, recounted })
     }
 
     /// Makes all commits part of the file itself, and empties the journal. Closing does this, and so does a commit once

@@ -192,6 +192,10 @@ fn a_digit_in_a_set_is_told_and_mended() {
     let whole = Options::new().capacity(60_000).slots_per_bucket(SlotsPerBucket::Four);
     let mut writer = whole.create(&path).unwrap();
     (0..FEW).for_each(|i| assert!(writer.insert(&key(i)).is_ok()));
+    // Marked: without markers, a slot of the same bits is an entry.
+    writer.grow().unwrap();
+    writer.commit().unwrap();
+    writer.shrink().unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();
     put_a_digit(&path, 17);

@@ -57,7 +57,9 @@ fn doublings_lose_no_key_and_keep_the_rate() {
     let rate = measured_rate(&writer, keys..keys + 5_000_000);
     let expected = info.expected_false_positive_rate;
     assert!((rate / expected - 1.0).abs() < 0.15, "{rate} for {expected}");
-    let promised = SlotsPerBucket::Four.false_positive_rate() * (1.0 + f64::from(info.generation) / 2.0);
+    // The rate of a marked filter, which is twice that of a new set.
+    let marked = 2.0 * SlotsPerBucket::Four.false_positive_rate();
+    let promised = marked * (1.0 + f64::from(info.generation - 1) / 2.0);
     assert!(rate < promised * 1.15, "{rate} of {promised}");
 }
 
@@ -229,7 +231,7 @@ fn fill(writer: &mut Writer) -> (u64, Error) {
 fn every_limit_refuses_with_its_own_error_and_leaves_the_transaction_whole() {
     let dir = tempfile::tempdir().unwrap();
     let one_doubling = 512 << 10;
-    let rate = SlotsPerBucket::Four.false_positive_rate() * 1.6;
+    let rate = SlotsPerBucket::Four.false_positive_rate() * 2.2;
     type Expected = fn(&Error) -> bool;
     let cases: [(&str, Options, Expected); 4] = [
         ("never", Options::new().growth(Growth::Never), |error| matches!(error, Error::Full { .. })),

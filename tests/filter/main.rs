@@ -27,6 +27,7 @@
 //! - `shared`: a writer that threads and tasks share.
 //! - `shards`: filters that divide all keys among themselves.
 //! - `threads`: a process that can start no thread.
+//! - `unmarked`: filters without markers, and what marks them.
 
 mod batches;
 mod commits;
@@ -59,3 +60,4 @@ mod shared;
 #[path = "../thorough/mod.rs"]
 mod thorough;
 mod threads;
+mod unmarked;

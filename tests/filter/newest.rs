@@ -275,7 +275,7 @@ fn what_is_not_for_the_newest_keys_is_refused() {
     ] {
         let error = options.open(&path).unwrap_err();
         assert!(matches!(error, Error::Retention { .. }), "{error}");
-        assert!(error.to_string().contains("keeps the newest 1000 to 1080 keys"), "{error}");
+        assert!(error.to_string().contains("keeps the newest 1000 to 1169 keys"), "{error}");
     }
     for options in [newest(), Options::new(), Options::new().kind(Kind::Forgetting)] {
         let mut writer = options.open(&path).unwrap();

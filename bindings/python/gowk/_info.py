@@ -201,6 +201,9 @@ class Repair:
     """Whether nothing needed repair."""
     quarantined: tuple[DamagedPage, ...]
     """The pages whose slots now match every key, ascending."""
+    marked: bool
+    """Whether the file was written anew with markers, which such slots need: the rate of its entries has doubled. This
+    happens once, to a set or a forgetting filter that has never doubled."""
     superblock: bool
     """Whether a damaged superblock was written anew from the other one."""
     live: bool

@@ -189,6 +189,7 @@ pub(crate) fn repair<'py>(py: Python<'py>, repair: &Repair) -> PyResult<Bound<'p
     let fields = PyDict::new(py);
     fields.set_item("is_empty", repair.is_empty())?;
     fields.set_item("quarantined", pages(py, &repair.quarantined)?)?;
+    fields.set_item("marked", repair.marked)?;
     fields.set_item("superblock", repair.superblock)?;
     fields.set_item("live", repair.live)?;
     fields.set_item("recounted", repair.recounted)?;

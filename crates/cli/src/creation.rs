@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Command, Id};
 use gowk::store::Store;
-use gowk::{Error, Growth, Info, Options, SlotsPerBucket};
+use gowk::{Error, Growth, Info, Kind, Options, SlotsPerBucket};
 
 use super::failure::Failure;
 use super::output;
@@ -75,7 +75,9 @@ pub(super) const GROWTH: [(&str, Growth); 2] = [("auto", Growth::Auto), ("never"
 macro_rules! created_with {
     ($created:expr) => {{
         let slots = $created.slots_per_bucket;
-        let rate = $created.requested_false_positive_rate.unwrap_or_else(|| slots.false_positive_rate());
+        let of_kind = if $created.kind == Kind::Counting { 2.0 } else { 1.0 };
+        let full = of_kind * slots.false_positive_rate();
+        let rate = $created.requested_false_positive_rate.unwrap_or(full);
         let limit = |limit: Option<String>| limit.unwrap_or_else(|| "without limit".to_owned());
         [
             ("capacity", $created.capacity.to_string()),

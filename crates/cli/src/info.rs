@@ -272,7 +272,10 @@ fn ages(info: &Info) -> Vec<(&'static str, String)> {
     let by_tail = info.entries_by_tail.iter().enumerate().rev();
     let by_age = by_tail.enumerate().filter(|(age, (_, entries))| *age == 0 || **entries > 0);
     let line = |(age, (tail, entries)): (usize, (usize, &u64))| {
+        // The first doubling shortens no tail of a set or a forgetting filter.
+        let two_ages = info.kind != Kind::Counting && u64::from(info.generation) == age as u64 + 1;
         let doublings = match age {
+            _ if two_ages && tail > 0 => format!("{age} or {} doublings old", age + 1),
             0 => "stored since the last doubling".to_owned(),
             1 => "1 doubling old".to_owned(),
             _ if tail == 0 => format!("{age} doublings old or more"),

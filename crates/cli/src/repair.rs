@@ -39,6 +39,12 @@ impl Repair {
             output
                 .line(format_args!("{file}: page {page} (region {region}) matches every key from now on"))?;
         }
+        if repair.marked {
+            output.line(format_args!(
+                "{file}: written anew with markers, which slots that match every key need: the false-positive rate of its \
+                 entries has doubled"
+            ))?;
+        }
         if repair.superblock {
             output.line(format_args!("{file}: the damaged superblock was written anew"))?;
         }

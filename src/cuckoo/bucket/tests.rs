@@ -12,6 +12,8 @@ use super::*;
 use crate::cuckoo::offset::{OFFSET_T6, OFFSET_T10};
 use crate::cuckoo::widths::{Five, Four, Seven, Six, Three, Two};
 
+mod unmarked;
+
 macro_rules! tiny_widths {
     ($($name:ident: $slots:literal of $bits:literal bits, tag $tag:literal, $offsets:expr;)*) => {
         $(
@@ -22,6 +24,7 @@ macro_rules! tiny_widths {
                 const SLOTS: u32 = $slots;
                 const TAG_BITS: u32 = $tag;
                 const BITS: u32 = $bits;
+                type Marked = Self;
                 const INDEX_BITS: u32 = 3;
                 const OFFSETS: &'static [u16] = $offsets;
             }
@@ -458,7 +461,7 @@ fn assert_split<W: Width>(bucket: Bucket<W>, slots: &[u32]) {
     }
 }
 
-fn check_split<W: Width>() {
+fn check_split<W: Width<Marked = W>>() {
     let mut random = Random(7);
     for _ in 0..10 * ROUNDS {
         let (bucket, slots) = random.bucket::<W>();
@@ -487,7 +490,7 @@ fn check_split_exhaustively<W: Width>() {
     }
 }
 
-fn check_split_keeps_matches<W: Width>() {
+fn check_split_keeps_matches<W: Width<Marked = W>>() {
     let mut random = Random(8);
     for round in 0..10 * ROUNDS {
         let (local, rem) = (random.next(), random.next());

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use super::*;
 use crate::cuckoo::counts::Counts;
-use crate::cuckoo::widths::{Four2, Four3, Three4, Two4};
+use crate::cuckoo::widths::{Four2, Four3, Three4, Two4, Unmarked};
 use crate::cuckoo::{KeyHash, Kind, region, with_any_width};
 
 struct Random(u64);
@@ -74,7 +74,7 @@ fn the_newest_keys_are_told_as_they_live() {
 
 #[test]
 fn lanes_together_are_lanes_one_by_one() {
-    fn check<W: Width>() {
+    fn check<W: Width<Marked = W>>() {
         let mut random = Random(crate::thorough::seed(W::SLOTS.into()));
         for _ in 0..20_000 {
             let now = random.next() as u32;
@@ -116,7 +116,7 @@ fn lanes_together_are_lanes_one_by_one() {
         }
     }
     for width in AnyWidth::FORGETTING {
-        with_any_width!(forgetting width, W => check::<W>(), unreachable!());
+        with_any_width!(marked width, W => check::<W>());
     }
     assert_eq!(Bucket::<Four3>::new(0x8000_0000_74fd_74fc).without_expired(13).0, 0x8000_0000_0000_74fc);
     assert_eq!(Slot::<Four3>::new(0x74f8).with_expiry(13).0, 0x74fd);
@@ -144,103 +144,172 @@ impl<W: Width> BucketsMut<W> for Memory<W> {
     }
 }
 
-/// Random keys, repeats, epochs and doublings in one region.
-fn keeps_its_promise<W: Width>(refresh: bool) {
-    let mut random = Random(crate::thorough::seed(u64::from(W::SLOTS) << 8 | u64::from(refresh)));
-    let mut memory = Memory::<W>(vec![Bucket::new(0); 8192]);
-    let (mut search, mut counts) = (Search::new(), Counts::new(Kind::Forgetting));
-    let (mut regions, mut region) = (1_u64, 0_u32);
-    let most = most_epochs(W::EXPIRY_BITS);
-    let mut epoch = 1000_u64;
-    let mut keys: BTreeMap<KeyHash, u64> = BTreeMap::new();
-    let (mut refused, mut prolonged) = (0, 0);
-    for step in 0..200_000_u64 {
+/// A history of one region.
+struct Story {
+    random: Random,
+    refresh: bool,
+    search: Search,
+    counts: Counts,
+    regions: u64,
+    region: u32,
+    epoch: u64,
+    keys: BTreeMap<KeyHash, u64>,
+    step: u64,
+    refused: u64,
+    prolonged: u64,
+}
+
+impl Story {
+    const STEPS: u64 = 200_000;
+
+    /// Random keys, repeats and epochs until a doubling or the end. Returns the buckets after it.
+    fn go_on<W: Width>(&mut self, memory: &mut Memory<W>) -> Option<Vec<u64>> {
+        let most = most_epochs(W::EXPIRY_BITS);
+        while self.step < Self::STEPS {
+            self.insert(memory);
+            self.step += 1;
+            if self.step.is_multiple_of(20_000) {
+                let doubled = self.random.below(2) == 0;
+                let words = if doubled { Some(self.double(memory)) } else { None };
+                if words.is_some() {
+                    return words;
+                }
+                let skipped = 1 + self.random.below(3).min(most - 1) as u32;
+                let mut delta = Delta::default();
+                for bucket in &mut memory.0 {
+                    let epochs = (0..skipped).map(|later| self.epoch as u32 + later);
+                    *bucket = sweep(*bucket, epochs, &mut delta);
+                }
+                self.counts = self.counts.with(&delta);
+                self.epoch += u64::from(skipped);
+                self.check(memory);
+            }
+        }
+        None
+    }
+
+    fn insert<W: Width>(&mut self, memory: &mut Memory<W>) {
+        let Self { random, keys, epoch, refresh, .. } = self;
+        let (epoch, refresh) = (*epoch, *refresh);
         let known = keys.range(KeyHash::new(u128::from(random.next()) << 70)..).next().map(|(hash, _)| *hash);
         let hash = known.filter(|_| random.below(3) == 0);
         let hash = hash.unwrap_or_else(|| {
-            KeyHash::new(u128::from(random.next()) << 70 | u128::from(random.next()) << 7)
+            let hash = u128::from(random.next()) << 70 | u128::from(random.next()) << 7;
+            // Some have the fingerprint 0 or 1, or nearly.
+            let few = u128::from(random.below(4)) << (128 - W::Marked::TAIL_BITS - 1);
+            KeyHash::new(if random.below(50) == 0 { few | hash & 0xffff } else { hash })
         });
-        let (own, rem) = hash.region(regions);
-        if own.0 != region {
-            continue;
+        let (own, rem) = hash.region(self.regions);
+        if own.0 != self.region {
+            return;
         }
         let place = Place::<W>::new(hash.local(), rem).at(epoch as u32);
-        let expiry = epoch + 1 + random.below(most);
+        let expiry = epoch + 1 + random.below(most_epochs(W::EXPIRY_BITS));
         // A copy of the region each time would take most of the time.
-        let before = (step % 64 == 0).then(|| memory.clone());
+        let before = self.step.is_multiple_of(64).then(|| memory.clone());
         let is_as_before = |memory: &Memory<W>| before.as_ref().is_none_or(|before| before.0 == memory.0);
-        let present = region::contains(&mut memory, place).unwrap();
+        let present = region::contains(memory, place).unwrap();
         let mut delta = Delta::default();
         let until = (expiry as u32, refresh);
-        let kept = insert(&mut memory, place, until, 200, &mut search, &mut delta).unwrap();
-        counts = counts.with(&delta);
+        let kept = insert(memory, place, until, 200, &mut self.search, &mut delta).unwrap();
+        self.counts = self.counts.with(&delta);
         let promised = keys.get(&hash).copied().unwrap_or(0);
         match kept {
             Kept::New => _ = keys.insert(hash, expiry),
             Kept::Known if refresh => _ = keys.insert(hash, promised.max(expiry)),
-            Kept::Known => assert!(is_as_before(&memory)),
+            Kept::Known => assert!(is_as_before(memory)),
             Kept::NoRoom => {
-                refused += 1;
-                assert!(is_as_before(&memory));
+                self.refused += 1;
+                assert!(is_as_before(memory));
             }
         }
-        prolonged += u64::from(kept == Kept::Known && !is_as_before(&memory));
+        self.prolonged += u64::from(kept == Kept::Known && !is_as_before(memory));
         assert_eq!(present, kept == Kept::Known);
         assert!(promised <= epoch || present, "{hash:?} until {promised} is absent in {epoch}");
-        if step % 20_000 == 19_999 {
-            if random.below(2) == 0 {
-                let (lefts, rights): (Vec<_>, Vec<_>) = memory.0.iter().map(|bucket| bucket.split()).unzip();
-                let right = random.below(2) == 1;
-                (regions, region) = (2 * regions, 2 * region + u32::from(right));
-                memory.0 = if right { rights } else { lefts };
-                keys.retain(|hash, _| hash.region(regions).0.0 == region);
-            } else {
-                let skipped = 1 + random.below(3).min(most - 1) as u32;
-                let mut delta = Delta::default();
-                for bucket in &mut memory.0 {
-                    *bucket = sweep(*bucket, (0..skipped).map(|later| epoch as u32 + later), &mut delta);
-                }
-                counts = counts.with(&delta);
-                epoch += u64::from(skipped);
-            }
-            let mut found = Counts::default();
-            assert!(memory.0.iter().all(|bucket| found.tally(*bucket)));
-            if regions == 1 {
-                assert!(found.is_as_found(&counts), "{found:?} {counts:?}");
-            }
-            for (hash, _) in keys.iter().filter(|(_, expiry)| **expiry > epoch) {
-                let place = Place::<W>::new(hash.local(), hash.region(regions).1).at(epoch as u32);
-                assert!(region::contains(&mut memory, place).unwrap(), "{hash:?} in {epoch}");
-            }
+    }
+
+    fn double<W: Width>(&mut self, memory: &Memory<W>) -> Vec<u64> {
+        let (lefts, rights): (Vec<_>, Vec<_>) = memory.0.iter().map(|bucket| bucket.split()).unzip();
+        let right = self.random.below(2) == 1;
+        let child = Memory(if right { rights } else { lefts });
+        (self.regions, self.region) = (2 * self.regions, 2 * self.region + u32::from(right));
+        let (regions, region) = (self.regions, self.region);
+        self.keys.retain(|hash, _| hash.region(regions).0.0 == region);
+        self.check::<W::Marked>(&child);
+        child.0.iter().map(|bucket| bucket.0).collect()
+    }
+
+    fn check<W: Width>(&mut self, memory: &Memory<W>) {
+        let (mut memory, mut found) = (memory.clone(), Counts::default());
+        assert!(memory.0.iter().all(|bucket| found.tally(*bucket)));
+        if self.regions == 1 {
+            assert!(found.is_as_found(&self.counts), "{found:?} {:?}", self.counts);
+        }
+        for (hash, _) in self.keys.iter().filter(|(_, expiry)| **expiry > self.epoch) {
+            let place = Place::<W>::new(hash.local(), hash.region(self.regions).1).at(self.epoch as u32);
+            assert!(region::contains(&mut memory, place).unwrap(), "{hash:?} in {}", self.epoch);
         }
     }
+}
+
+/// Random keys, repeats, epochs and doublings in one region.
+fn keeps_its_promise<W: Width>(refresh: bool) {
+    let mut story = Story {
+        random: Random(crate::thorough::seed(u64::from(W::SLOTS) << 8 | u64::from(refresh))),
+        refresh,
+        search: Search::new(),
+        counts: Counts::new(Kind::Forgetting),
+        regions: 1,
+        region: 0,
+        epoch: 1000,
+        keys: BTreeMap::new(),
+        step: 0,
+        refused: 0,
+        prolonged: 0,
+    };
+    let doubled = |words: Vec<u64>| Memory(words.into_iter().map(Bucket::<W::Marked>::new).collect());
+    let mut first = Memory::<W>(vec![Bucket::new(0); 8192]);
+    let mut last = doubled(story.go_on(&mut first).unwrap());
+    while let Some(words) = story.go_on(&mut last) {
+        last = doubled(words);
+    }
+    let Story { refused, prolonged, regions, epoch, .. } = story;
     assert!(
         refused > 0 && (prolonged > 0) == refresh && regions > 1 && epoch > 1000,
         "{refused} {prolonged}"
     );
     // Once everything has expired, nothing is found, and every lane is free.
+    let most = most_epochs(W::EXPIRY_BITS);
     let later = epoch + most;
     let mut delta = Delta::default();
-    memory.0.iter_mut().for_each(|bucket| {
+    last.0.iter_mut().for_each(|bucket| {
         *bucket = sweep(*bucket, (0..=most as u32).map(|later| epoch as u32 + later), &mut delta);
     });
-    assert!(memory.0.iter().all(|bucket| bucket.0 == 0), "{later}");
+    assert!(last.0.iter().all(|bucket| bucket.0 == 0), "{later}");
 }
 
 #[test]
 fn keys_stay_until_their_expiry() {
     keeps_its_promise::<Four2>(false);
+    keeps_its_promise::<Unmarked<Four2>>(false);
     keeps_its_promise::<Four3>(false);
+    keeps_its_promise::<Unmarked<Four3>>(false);
     keeps_its_promise::<Three4>(false);
+    keeps_its_promise::<Unmarked<Three4>>(false);
     keeps_its_promise::<Two4>(false);
+    keeps_its_promise::<Unmarked<Two4>>(false);
 }
 
 #[test]
 fn refreshed_keys_stay_until_their_last_expiry() {
     keeps_its_promise::<Four2>(true);
+    keeps_its_promise::<Unmarked<Four2>>(true);
     keeps_its_promise::<Four3>(true);
+    keeps_its_promise::<Unmarked<Four3>>(true);
     keeps_its_promise::<Three4>(true);
+    keeps_its_promise::<Unmarked<Three4>>(true);
     keeps_its_promise::<Two4>(true);
+    keeps_its_promise::<Unmarked<Two4>>(true);
 }
 
 #[test]

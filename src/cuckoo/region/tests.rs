@@ -39,6 +39,7 @@ macro_rules! tiny_widths {
                 const SLOTS: u32 = $slots;
                 const TAG_BITS: u32 = $tag;
                 const BITS: u32 = $bits;
+                type Marked = Self;
                 const INDEX_BITS: u32 = $index;
                 const OFFSETS: &'static [u16] = $offsets;
             }
@@ -55,6 +56,12 @@ tiny_widths! {
     Small: 4 of 6 bits, tag 2, 2^3, &[1, 2, 3, 5];
     // Few ways out of a bucket, long tails. D = 3.
     Narrow: 3 of 11 bits, tag 3, 2^3, &[1, 6, 1, 6, 1, 6, 1, 6];
+}
+
+/// The children of a bucket of a width that is marked.
+fn marked_split<W: Width>(bucket: Bucket<W>) -> (Bucket<W>, Bucket<W>) {
+    let (left, right) = bucket.split();
+    (Bucket::new(left.0), Bucket::new(right.0))
 }
 
 /// More kicks than a search in a tiny region can use: it looks at each slot at most once.
@@ -463,8 +470,9 @@ impl<W: Width> History<W> {
 
     /// Doubles the filter, checks both children, and goes on with one.
     fn split(&mut self, right: bool) {
+        assert!(W::IS_MARKED);
         let (left_half, right_half): (Vec<_>, Vec<_>) =
-            self.memory.buckets.iter().map(|bucket| bucket.split()).unzip();
+            self.memory.buckets.iter().map(|bucket| marked_split(*bucket)).unzip();
         let (on_left, on_right) = (Entries::of(&left_half), Entries::of(&right_half));
         assert!(on_left == self.entries.child(false) && on_right == self.entries.child(true));
         let mut both = held(&left_half);
@@ -839,7 +847,9 @@ fn check_saturation<W: Width>() {
         let key = Key { rem: key.rem << generation, ..key };
         assert_eq!(insert(&mut memory, key), Inserted::Absorbed);
         assert_eq!(count(&mut memory, key.place()), Ok(None));
-        let half = |bucket: &Bucket<W>| if key.rem >> 63 == 1 { bucket.split().1 } else { bucket.split().0 };
+        let half = |bucket: &Bucket<W>| {
+            if key.rem >> 63 == 1 { marked_split(*bucket).1 } else { marked_split(*bucket).0 }
+        };
         memory = Memory::of(memory.buckets.iter().map(half).collect());
     }
     // The group that is not saturated gives its copies back, and the saturated one stays.

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 use super::*;
-use crate::cuckoo::SlotsPerBucket;
 use crate::format::{LIVE, LIVE_SEQUENCES, SUPERBLOCK, Superblock};
 use crate::{Lookup, Options, Reader};
 
@@ -61,9 +60,8 @@ fn claiming(path: &Path, dir: &Path) -> u64 {
     let superblock = Reader::open(&small).unwrap().view().unwrap().superblock.clone();
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).unwrap();
     let regions = (25..=28).rev().map(|bits| 1 << bits);
-    let geometries = regions.map(|regions| {
-        Geometry::new(SlotsPerBucket::Four, regions, 0, superblock.identity.geometry.shard).unwrap()
-    });
+    let Geometry { width, shard, .. } = superblock.identity.geometry;
+    let geometries = regions.map(|regions| Geometry::new(width, regions, 0, shard).unwrap());
     let geometry = geometries.clone().find(|geometry| file.set_len(geometry.file_length()).is_ok());
     let geometry = geometry.expect("no file system for a sparse file of 2 TiB");
     let identity = Identity { geometry, ..superblock.identity };

@@ -183,7 +183,7 @@ fn a_transaction_that_says_what_cannot_be_makes_the_journal_broken() {
         counts.by_tail[geometry.width.fresh_tail_bits() as usize + 1] = 1;
         counts
     };
-    let wrapping = Counts { universal: u64::MAX, by_tail: [u64::MAX; 22], ..Counts::default() };
+    let wrapping = Counts { universal: u64::MAX, by_tail: [u64::MAX; 23], ..Counts::default() };
     let cases: [(u64, Counts, Option<&[u8]>); 6] = [
         (geometry.pages(), Counts::default(), None),
         (u64::MAX, Counts::default(), None),

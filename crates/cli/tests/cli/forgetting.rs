@@ -47,15 +47,15 @@ fn the_plan_is_what_is_made_and_shown() {
 #[test]
 fn the_newest_keys_are_kept() {
     let folder = Folder::new();
-    let range = "keeps the newest 10,000 to 10,725 keys";
+    let range = "keeps the newest 10,000 to 11,669 keys";
     let create = ["create", "f", "--keep-newest", "10k", "--seed", "1"];
     let planned = folder.run(&[&create[..], &["--dry-run"]].concat(), "").done();
-    assert!(planned.contains(range) && planned.contains("3 slots per bucket"), "{planned}");
+    assert!(planned.contains(range) && planned.contains("4 slots per bucket"), "{planned}");
     let json = folder.run(&[&create[..], &["--json"]].concat(), "").json();
-    assert_eq!(json["keep_newest"], serde_json::json!({"at_least": 10_000, "at_most": 10_725}));
+    assert_eq!(json["keep_newest"], serde_json::json!({"at_least": 10_000, "at_most": 11_669}));
     let info = folder.run(&["info", "f"], "").done();
     assert!(info.contains("forgetting: the newest keys") && info.contains(range), "{info}");
-    // One key in 11,000 is taken for another one.
+    // One key in 3,000 is taken for another one.
     let count = |arguments: &[&str], keys| folder.run(arguments, lines(keys)).done().lines().count();
     let metrics = folder.run(&["info", "--prometheus", "f"], "").done();
     assert!(
@@ -82,8 +82,8 @@ fn what_the_newest_keys_cannot_is_refused() {
     folder.run(&["create", "f", "--keep-newest", "10k"], "").done();
     folder.run(&["copy", "f", "f2"], "").done();
     let cases: [(&[&str], &str); 9] = [
-        (&["dedup", "f", "--keep-newest", "5"], "keeps the newest 10000 to 10725 keys, and not the newest 5"),
-        (&["dedup", "f", "--forget-after", "3d"], "keeps the newest 10000 to 10725 keys"),
+        (&["dedup", "f", "--keep-newest", "5"], "keeps the newest 10000 to 11669 keys, and not the newest 5"),
+        (&["dedup", "f", "--forget-after", "3d"], "keeps the newest 10000 to 11669 keys"),
         (
             &["dedup", "f", "--json-field", "u", "--time-field", "t"],
             "a time of a key is not for such filters",

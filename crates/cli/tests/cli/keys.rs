@@ -45,7 +45,7 @@ fn dedup_ignores_the_capacity_of_an_existing_filter_and_refuses_a_stricter_rate(
     let before = folder.snapshot();
     folder
         .run(&["dedup", "f", "b", "--false-positive-rate", "1e-6"], "")
-        .refused(&["f: made for a false-positive rate of 2.44e-4", "1.00e-6"]);
+        .refused(&["f: made for a false-positive rate of 1.22e-4", "1.00e-6"]);
     assert_eq!(folder.snapshot(), before);
 }
 

@@ -112,8 +112,8 @@ fn a_newer_major_version() {
 
 #[test]
 fn unknown_features() {
-    let folder = resealed(|slot| slot[16] = 4);
-    all_refuse(&folder, &VERBS, &["/f: ", "0x4", "use a newer gowk"]);
+    let folder = resealed(|slot| slot[16] |= 8);
+    all_refuse(&folder, &VERBS, &["/f: ", "0x8", "use a newer gowk"]);
     let folder = resealed(|slot| slot[24] = 8);
     all_refuse(&folder, &VERBS[READING..], &["/f: ", "0x8", "writing", "use a newer gowk"]);
     folder.assert_holds("f", "a\n");
@@ -138,7 +138,7 @@ fn options_out_of_range() {
         (&["--capacity", "9", "--false-positive-rate", "1"], "rate is 1, but must be above 0 and below 1"),
         (&["--capacity", "9", "--false-positive-rate", "2"], "rate is 2, but must be above 0 and below 1"),
         (&["--capacity", "9", "--false-positive-rate", "NaN"], "rate is NaN, but must be"),
-        (&["--capacity", "9", "--false-positive-rate", "1e-10"], "must be at least 1.9e-9"),
+        (&["--capacity", "9", "--false-positive-rate", "1e-10"], "must be at least 9.4e-10"),
         (&["--capacity", "9", "--max-false-positive-rate", "1"], "must be above 0 and below 1"),
         (&["--capacity", "9", "--max-file-size", "4K"], "size is 4096, but must be"),
     ];

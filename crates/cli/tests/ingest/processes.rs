@@ -173,7 +173,7 @@ fn the_summary_has_all_that_is_documented() {
     assert_eq!(words[1], ["a", "3", "2", "1", "0"], "{text}");
     assert_eq!(words[2], ["b", "2", "1", "1", "0"], "{text}");
     assert_eq!(words[3], ["this", "run", "5", "3", "2", "0"], "{text}");
-    let rate = "expected false-positive rate 3.41e-13 (1 in 2,932,031,007,403)";
+    let rate = "expected false-positive rate 1.71e-13 (1 in 5,864,062,014,806)";
     assert!(text.contains("f: 3 entries, load 0.0002, ") && text.contains(rate), "{text}");
     // Numbers are written for people.
     let folder = Folder::new();
