@@ -356,7 +356,7 @@ fn a_commit_into_a_file_that_somebody_has_removed_fails_and_says_so() {
         std::fs::rename(&live, &away).unwrap();
         let refused = writer.commit().unwrap_err();
         assert!(matches!(refused, Error::Removed { .. }), "{refused}");
-        assert!(refused.to_string().contains("gowk copy") && refused.kind() == gowk::ErrorKind::NotFound);
+        assert!(refused.to_string().contains("copy_to") && refused.kind() == gowk::ErrorKind::NotFound);
         assert!(!live.exists());
         std::fs::rename(&away, &live).unwrap();
         writer.commit().unwrap();

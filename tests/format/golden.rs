@@ -418,11 +418,11 @@ fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_t
         ),
         ("2^32 regions, all fitting", both, fitting(1 << 32, 1 << 32, 0), {
             let [.., (_, claimed)] = offsets(1 << 32);
-            format!("{length} bytes long, but its superblock says {claimed}")
+            format!("{length} bytes long, and not {claimed}")
         }),
         ("2^20 regions, all fitting", both, fitting(1 << 20, 1, 20), {
             let [.., (_, claimed)] = offsets(1 << 20);
-            format!("{length} bytes long, but its superblock says {claimed}")
+            format!("{length} bytes long, and not {claimed}")
         }),
         ("two uuids, the newer", newer, vec![(UUID, 5)], "field `uuid` is 5, not the same in both".into()),
         (

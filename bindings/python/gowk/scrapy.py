@@ -5,14 +5,14 @@ In the project's settings::
     DUPEFILTER_CLASS = "gowk.scrapy.GowkDupeFilter"
     GOWK_PATH = "%(name)s.gowk"              # %(name)s is the spider; unless given, requests.gowk in JOBDIR
     GOWK_CAPACITY = 10_000_000               # requests before the file doubles; a million unless given
-    GOWK_FALSE_POSITIVE_RATE = 1e-9          # unless given, 2 slots a bucket: 1.5e-9, at five bytes a request
+    GOWK_FALSE_POSITIVE_RATE = 1e-9          # unless given, 2 slots a bucket: 7.5e-10, at five bytes a request
     GOWK_COMMIT_EVERY = 1000                 # requests; they are written out at once, and synced by commits
     GOWK_FORGET_AFTER = timedelta(days=7)    # or seconds: pages are crawled again; unless given, never
 
 A wrong "seen" loses a page, which is why the rate is so low. Each spider has a filter of its own: two on one path in a
 process are an error. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as long as the crawl, with a warning. With ``GOWK_PATH`` alone the next crawl visits the start requests, and otherwise only pages that no
 crawl has visited; with ``GOWK_FORGET_AFTER``, also those that were first requested longer ago than that. The file
-fixes the time when it is created, and forgets a request at most a 14th of it later. Its lowest rate is 3e-8.
+fixes the time when it is created, and forgets a request at most a 14th of it later. Its lowest rate is 1.5e-8.
 
 **Kills.** Scrapy writes its own disk queues and the list of them when a crawl ends, and requests that are being
 downloaded are in no queue. For a crawl with JOBDIR that goes on after a kill, keep the requests in SQLite, and use the
