@@ -20,8 +20,8 @@ use crate::{Key, Lookup, OnDamage, Options, Reader, Report, events};
 const KEYS_WORTH_A_THREAD: usize = 32_768;
 /// Objects that are fetched at the same time.
 const FETCHES: usize = 8;
-/// How often a file is fetched again because others have made room in the cache before it was open.
-const EVICTIONS: u32 = 100;
+/// How often a file is fetched again because others removed it from the cache before it was open.
+const REMOVALS: u32 = 100;
 /// Keys that a thread divides by shard at a time.
 const BLOCK: usize = 1 << 18;
 
@@ -111,7 +111,10 @@ impl Opened {
 fn is_gone(error: &Error) -> bool {
     match error {
         Error::Filter(FilterError::NotFound { .. }) => true,
-        Error::Filter(FilterError::Io { source, .. }) => source.kind() == io::ErrorKind::NotFound,
+        // The system reports a folder that is removed while it is made as one that exists.
+        Error::Filter(FilterError::Io { source, .. }) => {
+            matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+        }
         _ => false,
     }
 }
@@ -199,17 +202,17 @@ impl Store {
         version: &Version,
         open: impl Fn(&Path) -> Result<T>,
     ) -> Result<T> {
-        let (mut evictions, mut is_fresh) = (0, false);
+        let is_copy = self.storage.is_object_store();
+        let (mut removals, mut is_fresh) = (0, false);
         let opened = loop {
-            let path = match self.storage.local(name) {
-                Ok(path) => path,
-                Err(error) => break Err(error.into()),
+            let opened = match self.storage.local(name).map_err(Error::from) {
+                Ok(path) => open(&path),
+                Err(error @ Error::Filter(FilterError::Io { .. })) if is_gone(&error) => Err(error),
+                Err(error) => break Err(error),
             };
-            match open(&path) {
-                Err(error) if self.storage.is_object_store() && evictions < EVICTIONS && is_gone(&error) => {
-                    evictions += 1;
-                }
-                Err(_) if self.storage.is_object_store() && !is_fresh => {
+            match opened {
+                Err(error) if is_copy && removals < REMOVALS && is_gone(&error) => removals += 1,
+                Err(_) if is_copy && !is_fresh => {
                     self.storage.forget(name);
                     is_fresh = true;
                 }
@@ -542,7 +545,7 @@ mod tests {
     fn a_copy_that_is_gone_is_sought_again_and_one_that_fails_is_fetched_once_more() {
         use Opening::{Fails, Gone, Opens};
         let shared = Shared::of_files();
-        let most = EVICTIONS as usize;
+        let most = REMOVALS as usize;
         let gone = |times: usize, then| [vec![Gone; times], vec![then]].concat();
         for (outcomes, expected) in [
             (vec![Opens], (true, 1, 1)),

@@ -18,7 +18,6 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use object_store::multipart::MultipartStore as _;
@@ -34,7 +33,7 @@ use crate::Options;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult};
 use crate::system::new_uuid;
 use cache::Cache;
-use client::{Client, Refusal};
+use client::{Client, Refusal, wait_after};
 use fetches::Fetches;
 
 /// Bytes of a request that moves a file.
@@ -43,8 +42,6 @@ const PART: u64 = 16 << 20;
 const PARTS: u64 = 9000;
 /// Parts of a file that are moved at the same time.
 const AT_ONCE: usize = 4;
-/// How often a put-if-absent is repeated.
-const PUTS: u32 = 7;
 /// Creates of one name that a server must decide between, and how often.
 const CONTENDERS: u8 = 32;
 const ROUNDS: u8 = 4;
@@ -101,12 +98,12 @@ impl Bucket {
                 async move { (own, connection.create(&key, vec![own].into()).await) }
             };
             let puts: Vec<_> = (0..CONTENDERS).map(|own| tokio::spawn(put(own))).collect();
-            let mut told = Vec::new();
+            let mut outcomes = Vec::new();
             for one in puts {
-                told.extend(one.await.ok());
+                outcomes.extend(one.await.ok());
             }
-            told.push(put(CONTENDERS).await);
-            told
+            outcomes.push(put(CONTENDERS).await);
+            outcomes
         });
         let won = won.map_err(|refusal| refusal.at(&self.path(&name), "write"))?;
         let found = self.fetch_text(&name);
@@ -178,11 +175,11 @@ impl Bucket {
     }
 
     /// Fetches an object into a local file, its parts side by side.
-    fn fetch(&self, name: &str, into: &Path) -> FilterResult<Arc<File>> {
+    fn fetch(&self, name: &str, into: &Path) -> FilterResult<()> {
         let key = self.key(name)?;
         let file = File::options().read(true).write(true).create_new(true).open(into).at(into, "create")?;
         let file = Arc::new(file);
-        let (fetches, whole) = (self.fetches.clone(), file.clone());
+        let fetches = self.fetches.clone();
         let fetched = self.client.run(move |connection| async move {
             let length = connection.patient.head(&key).await.map_err(Refusal::of)?.size;
             let fetch = fetches.begin(length);
@@ -196,7 +193,7 @@ impl Bucket {
                     let part = connection.patient.get_opts(&key, options).await.map_err(Refusal::of)?;
                     let bytes = part.bytes().await.map_err(Refusal::of)?;
                     if bytes.len() as u64 != (length - start).min(PART) {
-                        return Err(Refusal::unclear("the server sent another length than it told"));
+                        return Err(Refusal::unclear("the server sent another length than it announced"));
                     }
                     file.write_all_at(&bytes, start).map_err(Refusal::Local)?;
                     fetch.add(bytes.len() as u64);
@@ -209,7 +206,7 @@ impl Bucket {
         match fetched.and_then(|fetched| fetched) {
             Err(Refusal::Absent) => Err(FilterError::NotFound { path: self.path(name) }),
             Err(Refusal::Local(source)) => Err(FilterError::io(into, "write", source)),
-            outcome => outcome.map(|()| whole).map_err(|refusal| refusal.at(&self.path(name), "read")),
+            outcome => outcome.map_err(|refusal| refusal.at(&self.path(name), "read")),
         }
     }
 
@@ -291,20 +288,18 @@ impl Storage for Bucket {
                 Err(refusal) => refusal,
             };
             tries += 1;
-            let is_last = tries == PUTS;
-            match refusal {
-                // Another put of the name is under way, perhaps an earlier try of this one.
-                Refusal::Conflict if !is_last => {}
-                Refusal::Conflict if !in_doubt => return Ok(Put::Taken),
-                Refusal::Unreached(_) if !is_last => {}
-                Refusal::Unclear(_) if !is_last => in_doubt = true,
-                refusal => {
-                    let in_doubt = in_doubt || matches!(refusal, Refusal::Unclear(_));
+            in_doubt |= matches!(refusal, Refusal::Unclear(_));
+            match (refusal, wait_after(tries)) {
+                // A conflict: another put of the name is under way, perhaps an earlier try of this one.
+                (Refusal::Conflict | Refusal::Unreached(_) | Refusal::Unclear(_), Some(wait)) => {
+                    std::thread::sleep(wait);
+                }
+                (Refusal::Conflict, None) if !in_doubt => return Ok(Put::Taken),
+                (refusal, _) => {
                     let error = refusal.at(&self.path(name), "write");
                     return if in_doubt { Ok(Put::Unknown(error)) } else { Err(error.into()) };
                 }
             }
-            std::thread::sleep(Duration::from_millis(100 << tries.min(5)));
         }
     }
 
@@ -343,10 +338,10 @@ impl Storage for Bucket {
 
     fn length(&self, name: &str) -> FilterResult<Option<u64>> {
         let key = self.key(name)?;
-        let told = self.client.run(move |connection| async move {
+        let length = self.client.run(move |connection| async move {
             connection.patient.head(&key).await.map(|object| object.size).map_err(Refusal::of)
         });
-        match told.and_then(|told| told) {
+        match length.and_then(|length| length) {
             Err(Refusal::Absent) => Ok(None),
             outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.path(name), "look at")),
         }

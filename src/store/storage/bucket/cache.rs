@@ -3,17 +3,17 @@
 //! Invariants:
 //!
 //! 1. A file has its name only once it is whole.
-//! 2. Any file may be removed at any time: who has it open goes on, and others fetch it again.
+//! 2. Any file or folder may be removed at any time. A process that has a file open keeps it. A call that finds its file
+//!    gone fails with an error of that kind, and the caller, which opens the file, asks again (`reader.rs`).
 //! 3. The folder belongs to the user or to root, and others may not write to it: its names can be guessed, and nothing
 //!    in a copy proves who made it.
 //! 4. Nothing is removed but files with names that gowk gives: the folder may hold other things of its owner.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Seek as _};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Access, access};
@@ -34,8 +34,6 @@ const OTHERS_WRITE: u32 = 0o002;
 const WORK: &str = "work";
 /// What a process that died has left there is removed after this time.
 const LEFT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How often a fetch begins again if others remove the folder meanwhile.
-const TRIES: u32 = 20;
 
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -45,15 +43,9 @@ pub(super) struct Cache {
     most: u64,
 }
 
-fn wrong(path: &Path, told: &str) -> FilterError {
-    let source = io::Error::new(io::ErrorKind::InvalidInput, told.to_owned());
+fn wrong(path: &Path, problem: &str) -> FilterError {
+    let source = io::Error::new(io::ErrorKind::InvalidInput, problem.to_owned());
     FilterError::io(path, "find the cache for", source)
-}
-
-/// Whether others have removed a folder of the cache. It is told to exist already if that was while it was made.
-fn is_removed(error: &FilterError) -> bool {
-    matches!(error, FilterError::Io { source, .. }
-        if [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&source.kind()))
 }
 
 /// Digits in the name of a store's folder, and of a file that is being fetched.
@@ -131,65 +123,36 @@ impl Cache {
         self.own.join(name.rsplit('/').next().unwrap_or(name))
     }
 
-    /// The local copy of an object, which `fetch` makes if there is none, and returns open.
+    /// The local copy of an object, which `fetch` makes if there is none.
     pub(super) fn get(
         &self,
         name: &str,
-        fetch: impl Fn(&Path) -> FilterResult<Arc<File>>,
+        fetch: impl FnOnce(&Path) -> FilterResult<()>,
     ) -> FilterResult<PathBuf> {
         let path = self.path(name);
         self.check_root()?;
-        let mut tries = 0;
-        loop {
-            if let Ok(file) = File::open(&path) {
-                // When it was used last.
-                let _ = file.set_modified(SystemTime::now());
-                return Ok(path);
-            }
-            tries += 1;
-            match self.place(&path, &fetch) {
-                Ok(()) => return Ok(path),
-                Err(error) if is_removed(&error) && tries < TRIES => {}
-                Err(error) => return Err(error),
-            }
+        match File::open(&path) {
+            // The time of its last use.
+            Ok(file) => drop(file.set_modified(SystemTime::now())),
+            Err(_) => self.place(&path, fetch)?,
         }
+        Ok(path)
     }
 
-    /// Fetches an object under another name, and gives it its own.
-    fn place(&self, path: &Path, fetch: &impl Fn(&Path) -> FilterResult<Arc<File>>) -> FilterResult<()> {
+    /// Fetches an object under another name, and renames it.
+    fn place(&self, path: &Path, fetch: impl FnOnce(&Path) -> FilterResult<()>) -> FilterResult<()> {
         let uuid = u128::from_le_bytes(new_uuid(path)?);
         let new = self.workplace()?.join(format!("{uuid:0HEX$x}"));
-        let placed = fetch(&new).and_then(|file| self.give_name(&file, &new, path));
+        let placed = fetch(&new).and_then(|()| {
+            Self::make(self.own.clone())?;
+            fs::rename(&new, path).at(path, "rename")
+        });
         if placed.is_err() {
             let _ = fs::remove_file(&new);
         }
         placed?;
         self.trim(path);
         Ok(())
-    }
-
-    /// Gives a whole file its name. If others have removed the file, its bytes are written again, as it is open. Fetching
-    /// them again could take longer than the time until the next removal, each time.
-    fn give_name(&self, file: &File, new: &Path, path: &Path) -> FilterResult<()> {
-        let name = || {
-            Self::make(self.own.clone())?;
-            fs::rename(new, path).at(path, "rename")
-        };
-        let write = || {
-            self.workplace()?;
-            let mut from = file;
-            from.rewind().at(new, "read")?;
-            io::copy(&mut from, &mut File::create(new).at(new, "create")?).at(new, "write")
-        };
-        let mut named = name();
-        for _ in 0..TRIES {
-            match named {
-                Err(error) if is_removed(&error) => {}
-                outcome => return outcome,
-            }
-            named = write().and_then(|_| name());
-        }
-        named
     }
 
     /// Takes a local file as the copy of an object. It is gone from its place then.
@@ -249,7 +212,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     //! Invariants checked: the files that were used least recently go first, and no more than must; a fetch that fails
-    //! leaves nothing; one whose file others remove is not made again.
+    //! leaves nothing; a fetch whose file others remove fails as a file that is not there does.
 
     use super::*;
 
@@ -263,9 +226,8 @@ mod tests {
     }
 
     /// What a fetch of an object makes.
-    fn made(into: &Path, bytes: &[u8]) -> FilterResult<Arc<File>> {
-        fs::write(into, bytes).at(into, "write")?;
-        File::open(into).at(into, "open").map(Arc::new)
+    fn made(into: &Path, bytes: &[u8]) -> FilterResult<()> {
+        fs::write(into, bytes).at(into, "write")
     }
 
     fn fetch(cache: &Cache, base: u64) {
@@ -333,16 +295,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_removed_while_it_is_fetched_is_not_fetched_again() {
+    fn a_file_that_is_removed_while_it_is_fetched_is_gone_and_the_next_fetch_succeeds() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache(&dir.path().join("cache"), 450);
-        let fetches = std::cell::Cell::new(0);
-        let path = cache.get(&name(0), |into| {
-            fetches.set(fetches.get() + 1);
-            let file = made(into, b"whole");
-            fs::remove_dir_all(&cache.root).unwrap();
-            file
+        let gone = cache.get(&name(0), |into| {
+            made(into, b"whole")?;
+            fs::remove_dir_all(&cache.root).at(&cache.root, "remove")
         });
-        assert_eq!((fs::read(path.unwrap()).unwrap(), fetches.get()), (b"whole".to_vec(), 1));
+        assert!(
+            matches!(gone, Err(FilterError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
+        );
+        let path = cache.get(&name(0), |into| made(into, b"whole")).unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"whole");
     }
 }

@@ -29,9 +29,21 @@ use crate::error::Error as FilterError;
 const THREADS: usize = 2;
 /// Parts of files that are fetched at the same time, each held in memory.
 const PARTS: usize = 16;
-/// Requests are repeated so often, and none after so long.
-const RETRIES: usize = 8;
+/// Tries of a request, and the time after which no other begins. The wait between two tries doubles.
+const TRIES: u32 = 9;
 const PATIENCE: Duration = Duration::from_secs(60);
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The code of an answer 404 that is about the bucket, and not about an object.
+const NO_BUCKET: &str = "NoSuchBucket";
+/// The machine that hands out credentials in Amazon's cloud.
+const METADATA: &str = "169.254.169.254";
+
+/// How long to wait after this number of failed tries; `None` if there is no other try. The library waits alike.
+pub(super) fn wait_after(tries: u32) -> Option<Duration> {
+    let wait = FIRST_WAIT * 2_u32.saturating_pow(tries.saturating_sub(1)).min(1 << 10);
+    (tries < TRIES).then_some(wait.min(LONGEST_WAIT))
+}
 
 /// Why a request did not do what it should.
 #[derive(Debug)]
@@ -52,25 +64,30 @@ pub(super) enum Refusal {
     Local(io::Error),
 }
 
+/// Why a request failed, where the library would say so only in the text of its error. It is the source of an
+/// [`HttpError`].
+#[derive(Clone, Debug, thiserror::Error)]
+enum Failure {
+    /// The server answered with this status, which the library has no variant for, and this code in the body.
+    #[error("the server answered {status}")]
+    Answered { status: u16, code: Option<String> },
+    #[error("no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")]
+    NoCredentials,
+}
+
 /// The code in the body of an error, such as `SlowDown`. All else in it could be about credentials.
-fn code(text: &str) -> Option<&str> {
-    let (_, from) = text.split_once("<Code>")?;
+fn code(body: &str) -> Option<&str> {
+    let (_, from) = body.split_once("<Code>")?;
     let (code, _) = from.split_once("</Code>")?;
     (code.len() < 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then_some(code)
 }
 
-/// The status in an error's text.
-fn status(text: &str) -> Option<u16> {
-    let (_, from) = text.split_once("status code: ")?;
-    from.get(..3)?.parse().ok()
-}
-
-/// The failure of HTTP behind an error.
-fn http(error: &(dyn std::error::Error + 'static)) -> Option<HttpErrorKind> {
+/// The first of an error and its sources that has this type.
+fn cause<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a T> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(http) = error.downcast_ref::<HttpError>() {
-            return Some(http.kind());
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
         }
         next = error.source();
     }
@@ -89,32 +106,35 @@ impl Refusal {
         Self::Unclear(what.to_owned())
     }
 
-    /// An answer with this status and body, which is no success.
-    pub(super) fn answered(status: u16, body: &str) -> Self {
-        let told = match code(body) {
+    /// An answer with this status and code, which is no success.
+    pub(super) fn answered(status: u16, code: Option<&str>) -> Self {
+        let what = match code {
             Some(code) => format!("the server answered {status} ({code})"),
             None => format!("the server answered {status}"),
         };
+        let refused = |kind, remedy: &str| Self::Refused(kind, format!("{what}; {remedy}"));
         match status {
-            401 | 403 => Self::Refused(io::ErrorKind::PermissionDenied, told),
-            429 => Self::Unclear(told),
-            300..=499 | 501 => Self::Refused(io::ErrorKind::InvalidInput, told),
-            _ => Self::Unclear(told),
+            300..=399 => {
+                let what = "the server redirects to another one; check AWS_REGION".to_owned();
+                Self::Refused(io::ErrorKind::InvalidInput, what)
+            }
+            401 => refused(io::ErrorKind::PermissionDenied, "check the credentials in the environment"),
+            403 => {
+                let remedy = "check what the credentials in the environment may do in this bucket";
+                refused(io::ErrorKind::PermissionDenied, remedy)
+            }
+            404 if code == Some(NO_BUCKET) => {
+                let what = "the server has no such bucket; check its name, AWS_ENDPOINT_URL and AWS_REGION";
+                Self::Refused(io::ErrorKind::Other, what.to_owned())
+            }
+            408 | 429 => Self::Unclear(what),
+            501 | 400..=499 => Self::Refused(io::ErrorKind::InvalidInput, what),
+            _ => Self::Unclear(what),
         }
     }
 
     pub(super) fn of(error: S3Error) -> Self {
-        let text = error.to_string();
-        let answered = |status: u16| match code(&text) {
-            Some(code) => format!("the server answered {status} ({code})"),
-            None => format!("the server answered {status}"),
-        };
         match &error {
-            // The same answer as for a missing object, but for the code in its body.
-            S3Error::NotFound { .. } if code(&text) == Some("NoSuchBucket") => {
-                let told = "the server has no such bucket; check its name, AWS_ENDPOINT_URL and AWS_REGION";
-                return Self::Refused(io::ErrorKind::Other, told.to_owned());
-            }
             S3Error::NotFound { .. } => return Self::Absent,
             S3Error::Precondition { .. } | S3Error::NotModified { .. } => return Self::Taken,
             S3Error::AlreadyExists { source, .. } => {
@@ -123,31 +143,13 @@ impl Refusal {
                 });
                 return if is_there { Self::Taken } else { Self::Conflict };
             }
-            S3Error::PermissionDenied { .. } => {
-                let told =
-                    answered(403) + "; check what the credentials in the environment may do in this bucket";
-                return Self::Refused(io::ErrorKind::PermissionDenied, told);
-            }
-            S3Error::Unauthenticated { .. } => {
-                return Self::Refused(
-                    io::ErrorKind::PermissionDenied,
-                    answered(401) + "; check the credentials in the environment",
-                );
-            }
             _ => {}
         }
-        // The address of the machine that hands out credentials in Amazon's cloud.
-        if text.contains("169.254.169.254") {
-            let told = "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
-            return Self::Refused(io::ErrorKind::PermissionDenied, told.to_owned());
-        }
-        if text.contains("Received redirect") {
-            let told = "the server redirects to another one; check AWS_REGION".to_owned();
-            return Self::Refused(io::ErrorKind::InvalidInput, told);
-        }
-        match (status(&text), http(&error)) {
-            (Some(status @ 300..500), _) => Self::Refused(io::ErrorKind::InvalidInput, answered(status)),
-            (Some(status), _) => Self::Unclear(answered(status)),
+        match (cause::<Failure>(&error), cause::<HttpError>(&error).map(HttpError::kind)) {
+            (Some(Failure::Answered { status, code }), _) => Self::answered(*status, code.as_deref()),
+            (Some(failure @ Failure::NoCredentials), _) => {
+                Self::Refused(io::ErrorKind::PermissionDenied, failure.to_string())
+            }
             (None, Some(HttpErrorKind::Connect)) => Self::Unreached(match endpoint() {
                 Some(endpoint) => format!("the server {endpoint} of AWS_ENDPOINT_URL cannot be reached"),
                 None => {
@@ -163,17 +165,17 @@ impl Refusal {
     /// As an error about an object.
     pub(super) fn at(self, path: &Path, op: &'static str) -> FilterError {
         let path = path.to_owned();
-        let (kind, told) = match self {
+        let (kind, what) = match self {
             Self::Absent => (io::ErrorKind::NotFound, "there is no such object or bucket".to_owned()),
-            // Of a request without a condition, too.
-            Self::Taken => (io::ErrorKind::AlreadyExists, "the server answered 412".to_owned()),
-            Self::Conflict => (io::ErrorKind::AlreadyExists, "the server answered 409".to_owned()),
-            Self::Unreached(told) => (io::ErrorKind::NotConnected, told),
-            Self::Refused(kind, told) => (kind, told),
-            Self::Unclear(told) => (io::ErrorKind::Other, told),
+            // Also the answer to a request without a condition.
+            Self::Taken => (io::ErrorKind::Other, "the server answered 412".to_owned()),
+            Self::Conflict => (io::ErrorKind::Other, "the server answered 409".to_owned()),
+            Self::Unreached(what) => (io::ErrorKind::NotConnected, what),
+            Self::Refused(kind, what) => (kind, what),
+            Self::Unclear(what) => (io::ErrorKind::Other, what),
             Self::Local(source) => return FilterError::io(&path, op, source),
         };
-        FilterError::io(&path, op, io::Error::new(kind, told))
+        FilterError::io(&path, op, io::Error::new(kind, what))
     }
 }
 
@@ -236,6 +238,7 @@ impl HttpService for CountedService {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
+            let is_of_metadata = request.uri().host() == Some(METADATA);
             let answer = self.client.execute(request).await;
             let is_final = answer.as_ref().is_ok_and(|answer| {
                 let status = answer.status();
@@ -244,19 +247,40 @@ impl HttpService for CountedService {
             if !is_final {
                 self.counters.failed.fetch_add(1, Ordering::Relaxed);
             }
-            answer
+            if is_of_metadata {
+                return answer.map_err(|error| HttpError::new(error.kind(), Failure::NoCredentials));
+            }
+            typed(answer?).await
         })
     }
+}
+
+/// An answer, or a [`Failure`] if the library has no variant for it.
+async fn typed(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
+    if answer.status().is_success() {
+        return Ok(answer);
+    }
+    let (head, body) = answer.into_parts();
+    let body = body.bytes().await.unwrap_or_default();
+    let (status, text) = (head.status.as_u16(), String::from_utf8_lossy(&body));
+    let code = code(&text).map(str::to_owned);
+    if [304, 404, 409, 412].contains(&status) && code.as_deref() != Some(NO_BUCKET) {
+        return Ok(HttpResponse::from_parts(head, body.clone().into()));
+    }
+    // The library tries again after a request that was not sent, and not after an answer that it cannot decode.
+    let is_passing = [408, 429].contains(&status) || status >= 500 && status != 501;
+    let kind = if is_passing { HttpErrorKind::Request } else { HttpErrorKind::Decode };
+    Err(HttpError::new(kind, Failure::Answered { status, code }))
 }
 
 /// The connections of one process.
 pub(super) struct Connection {
     runtime: &'static Runtime,
-    /// Repeats requests.
+    /// Tries again.
     pub(super) patient: AmazonS3,
-    /// Does not: who puts if absent must know of each try.
+    /// Does not: a put-if-absent must know of each try.
     once: AmazonS3,
-    /// For requests that neither of them knows.
+    /// For requests that the library does not have.
     pub(super) http: HttpClient,
     /// One permit for each part of a file that is fetched.
     pub(super) parts: Semaphore,
@@ -329,14 +353,14 @@ impl Client {
         for setting in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
             let endpoint = settings.get_config_value(&setting);
             if endpoint.is_some_and(|endpoint| !is_url(&endpoint)) {
-                let told = "the endpoint in the environment is no URL; it begins with https:// or http://";
-                return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, told)).into());
+                let what = "the endpoint in the environment is no URL; it begins with https:// or http://";
+                return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)).into());
             }
         }
         let counted = Counted { counters: counters.clone(), last: Arc::default() };
-        let client = |max_retries| {
-            let backoff = BackoffConfig { max_backoff: Duration::from_secs(5), ..BackoffConfig::default() };
-            let retry = RetryConfig { backoff, max_retries, retry_timeout: PATIENCE };
+        let client = |tries: u32| {
+            let backoff = BackoffConfig { init_backoff: FIRST_WAIT, max_backoff: LONGEST_WAIT, base: 2.0 };
+            let retry = RetryConfig { backoff, max_retries: tries as usize - 1, retry_timeout: PATIENCE };
             AmazonS3Builder::from_env()
                 .with_bucket_name(bucket)
                 .with_retry(retry)
@@ -346,13 +370,13 @@ impl Client {
         };
         // The error may quote a value of the environment.
         let wrong = |_| {
-            let told = "the environment has no valid settings; check the variables that begin with AWS_";
-            failed(io::Error::new(io::ErrorKind::InvalidInput, told))
+            let what = "the environment has no valid settings; check the variables that begin with AWS_";
+            failed(io::Error::new(io::ErrorKind::InvalidInput, what))
         };
-        let (patient, once) = (client(RETRIES).map_err(wrong)?, client(0).map_err(wrong)?);
+        let (patient, once) = (client(TRIES).map_err(wrong)?, client(1).map_err(wrong)?);
         let http = counted.last.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let told = "the library for S3 has made no client";
-        let http = http.ok_or_else(|| failed(io::Error::other(told)))?;
+        let missing = "the library for S3 has made no client";
+        let http = http.ok_or_else(|| failed(io::Error::other(missing)))?;
         Ok(Arc::new(Connection { runtime, patient, once, http, parts: Semaphore::new(PARTS) }))
     }
 
@@ -381,11 +405,11 @@ impl Client {
         F: Future<Output = T> + Send + 'static,
     {
         let connection = self.connection().map_err(|error| Refusal::Unreached(error.to_string()))?;
-        let (told, done) = mpsc::sync_channel(1);
+        let (sender, done) = mpsc::sync_channel(1);
         let runtime = connection.runtime;
         let task = task(connection);
         runtime.spawn(async move {
-            let _ = told.send(task.await);
+            let _ = sender.send(task.await);
         });
         done.recv().map_err(|_| Refusal::unclear("a request was given up"))
     }

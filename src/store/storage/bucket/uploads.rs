@@ -9,12 +9,11 @@ use object_store::signer::{SignedUrlOptions, Signer as _};
 use std::time::Duration;
 
 use super::super::Upload;
-use super::client::{Connection, Refusal};
+use super::client::{Connection, Refusal, wait_after};
 
 /// How long a signature counts.
 const SIGNED: Duration = Duration::from_secs(600);
-/// How often a page of the listing is asked for, and the most pages; a server tells 1,000 uploads a page.
-const TRIES: u32 = 5;
+/// Pages of the listing that are asked for at most; each has up to 1,000 uploads.
 const PAGES: u32 = 1000;
 
 /// Where a page of the listing begins: after an upload of this name and id.
@@ -39,14 +38,14 @@ fn page(text: &str, start: &str) -> Option<(Vec<Upload>, Option<Marker>)> {
     let listing = text.split_once("<ListMultipartUploadsResult")?.1;
     let head = listing.split("<Upload>").next().unwrap_or_default();
     let tail = listing.rsplit("</Upload>").next().unwrap_or_default();
-    let told = |tag: &str| within(head, tag).or_else(|| within(tail, tag));
+    let value = |tag: &str| within(head, tag).or_else(|| within(tail, tag));
     let uploads = listing.split("<Upload>").skip(1).filter_map(|upload| {
         let (name, id) = (plain(within(upload, "Key")?), plain(within(upload, "UploadId")?));
         Some(Upload { name: name.strip_prefix(start)?.to_owned(), id })
     });
-    let next = told("IsTruncated")
+    let next = value("IsTruncated")
         .filter(|more| *more == "true")
-        .and_then(|_| Some((plain(told("NextKeyMarker")?), plain(told("NextUploadIdMarker")?))));
+        .and_then(|_| Some((plain(value("NextKeyMarker")?), plain(value("NextUploadIdMarker")?))));
     Some((uploads.collect(), next))
 }
 
@@ -85,20 +84,19 @@ async fn ask(connection: &Connection, start: &str, from: Option<Marker>) -> Resu
             .parse()
             .map_err(|_| Refusal::unclear("the request has no valid address"))?;
         let refusal = match connection.http.execute(request).await {
-            Ok(answer) => {
-                let status = answer.status().as_u16();
-                match answer.into_body().bytes().await {
-                    Ok(bytes) if status == 200 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                    Ok(bytes) => Refusal::answered(status, &String::from_utf8_lossy(&bytes)),
-                    Err(error) => Refusal::of(broken(error)),
-                }
-            }
+            Ok(answer) if answer.status().is_success() => match answer.into_body().bytes().await {
+                Ok(bytes) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                Err(error) => Refusal::of(broken(error)),
+            },
+            Ok(answer) => Refusal::answered(answer.status().as_u16(), None),
             Err(error) => Refusal::of(broken(error)),
         };
-        if tries == TRIES || !matches!(refusal, Refusal::Unclear(_) | Refusal::Unreached(_)) {
-            return Err(refusal);
+        match wait_after(tries) {
+            Some(wait) if matches!(refusal, Refusal::Unclear(_) | Refusal::Unreached(_)) => {
+                tokio::time::sleep(wait).await;
+            }
+            _ => return Err(refusal),
         }
-        tokio::time::sleep(Duration::from_millis(100 << tries)).await;
     }
 }
 
