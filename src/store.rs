@@ -12,10 +12,10 @@
 //! - Credentials, region and endpoint come from the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
 //!   `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP` and all others that the crate `object_store` knows. They are in no
 //!   error and no event.
-//! - A request that fails is repeated, up to 8 times and for at most a minute, and then is an error. A commit that failed
-//!   so may be [`Error::Unknown`]: commit again with the same token.
+//! - A request is tried up to 9 times, for at most a minute, and then is an error. A commit that fails so may be
+//!   [`Error::Unknown`]: commit again with the same token.
 //! - Files are read through a cache, which all processes of a user share: the folder `GOWK_CACHE`, or else
-//!   `$XDG_CACHE_HOME/gowk` or `~/.cache/gowk`. It holds `GOWK_CACHE_SIZE` bytes, by default 16 GiB; those used last stay.
+//!   `$XDG_CACHE_HOME/gowk` or `~/.cache/gowk`. It holds `GOWK_CACHE_SIZE` bytes, by default 16 GiB, of the files used last.
 //!   It may be removed at any time.
 //! - Calls block, and may come from any thread, also from tasks of an async runtime. Few and large shards suit it.
 //!
@@ -53,6 +53,7 @@
 //!    removes. A process removes files that it has sealed itself if their commit ended in a conflict or gave way.
 
 mod batches;
+mod buffer;
 mod commit;
 mod compact;
 mod conflict;
@@ -79,7 +80,6 @@ mod seal;
 mod sealed;
 mod sieve;
 mod storage;
-mod taken;
 mod text;
 mod update;
 mod vacuum;
@@ -195,16 +195,15 @@ impl Store {
     /// Copies are a cache: if one fails, the store's own file is read from then on. A copy fails if its length, uuid,
     /// commit or number of entries is not what the version says, if it cannot be read, or if a page does not match its
     /// checksum. Pages are compared as [`Options::verify`] says, with [`Verify::Never`](crate::Verify::Never) not at all.
-    /// [`take_refused_copies`](Self::take_refused_copies) tells which copies have failed.
+    /// [`take_refused_copies`](Self::take_refused_copies) returns the copies that have failed.
     pub fn copies(mut self, folder: impl Into<PathBuf>) -> Self {
         self.copies = Some(Copies { folder: folder.into(), refused: Arc::default() });
         self.left_open = LeftOpen::default();
         self
     }
 
-    /// Whether commits also fold the shards for which that is due, as they do unless told otherwise. Otherwise they only
-    /// write and merge runs. A process that commits for many machines turns it off, and hands the folds to them:
-    /// [`to_fold`](Self::to_fold).
+    /// Whether commits also fold the shards that are due; by default they do. Otherwise they only write and merge runs. A
+    /// process that commits for many machines turns it off, and hands the folds to them: [`to_fold`](Self::to_fold).
     pub const fn folding(mut self, folds: bool) -> Self {
         self.folds = folds;
         self

@@ -35,9 +35,9 @@ impl<T> fmt::Debug for Pending<T> {
 }
 
 /// Where the writer's thread leaves an answer.
-pub(super) struct Answer<T>(Mutex<State<T>>);
+pub(super) struct Answer<T>(Mutex<AnswerState<T>>);
 
-enum State<T> {
+enum AnswerState<T> {
     Open(Option<Waker>),
     Answered(Result<T, Failure>),
     Taken,
@@ -45,15 +45,15 @@ enum State<T> {
 
 impl<T> Answer<T> {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::Open(None))))
+        Arc::new(Self(Mutex::new(AnswerState::Open(None))))
     }
 
     /// Leaves the answer, and wakes the caller. Does nothing if there is an answer already.
     pub(super) fn set(&self, answer: Result<T, Failure>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let State::Open(waker) = &mut *state else { return };
+        let AnswerState::Open(waker) = &mut *state else { return };
         let waker = waker.take();
-        *state = State::Answered(answer);
+        *state = AnswerState::Answered(answer);
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -62,14 +62,14 @@ impl<T> Answer<T> {
 
     fn poll(&self, waker: &Waker) -> Poll<Result<T, Failure>> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Open(_) => {
-                *state = State::Open(Some(waker.clone()));
+        match std::mem::replace(&mut *state, AnswerState::Taken) {
+            AnswerState::Open(_) => {
+                *state = AnswerState::Open(Some(waker.clone()));
                 Poll::Pending
             }
-            State::Answered(answer) => Poll::Ready(answer),
+            AnswerState::Answered(answer) => Poll::Ready(answer),
             // Polled again after the answer, which no executor does.
-            State::Taken => Poll::Pending,
+            AnswerState::Taken => Poll::Pending,
         }
     }
 }

@@ -14,13 +14,13 @@ use crate::write::Writer;
 /// The queue of one writer.
 pub(super) struct Queue {
     pub(super) path: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Notified when there is something to do for the thread.
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     jobs: Vec<Job>,
     /// Keys of all jobs.
     keys: usize,
@@ -37,24 +37,24 @@ pub(super) struct Job {
     keys: usize,
     /// Whether it must be answered after a commit, whatever [`Commits`] says.
     durable: bool,
-    step: Box<dyn Step>,
+    step: Box<dyn QueuedStep>,
 }
 
-trait Step: Send {
+trait QueuedStep: Send {
     fn make(&mut self, changes: &mut Changes<'_>);
     /// Answers: with the outcome of the change, or with the failure of its commit.
     fn answer(&mut self, commit: Result<(), Failure>);
 }
 
 /// A change, its outcome once it was made, and the place for the answer.
-struct Change<F, T> {
+struct QueuedChange<F, T> {
     change: Option<F>,
     outcome: Option<Result<T>>,
     answer: Arc<Answer<T>>,
     queue: Arc<Queue>,
 }
 
-impl<F, T> Step for Change<F, T>
+impl<F, T> QueuedStep for QueuedChange<F, T>
 where
     F: FnOnce(&mut Changes<'_>) -> Result<T> + Send,
     T: Send,
@@ -71,7 +71,7 @@ where
 }
 
 /// A change that is dropped without an answer was not made durable.
-impl<F, T> Drop for Change<F, T> {
+impl<F, T> Drop for QueuedChange<F, T> {
     fn drop(&mut self) {
         self.answer.set(Err(closed(&self.queue.path)));
     }
@@ -88,7 +88,7 @@ impl Queue {
         Ok(queue)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -99,8 +99,12 @@ impl Queue {
         change: impl FnOnce(&mut Changes<'_>) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
         let answer = Answer::new();
-        let step =
-            Change { change: Some(change), outcome: None, answer: answer.clone(), queue: queue.clone() };
+        let step = QueuedChange {
+            change: Some(change),
+            outcome: None,
+            answer: answer.clone(),
+            queue: queue.clone(),
+        };
         match queue.push(Job { keys, durable, step: Box::new(step) }, None) {
             Ok(()) => Pending::queued(answer),
             Err(job) => Pending::unqueued(answer, queue.clone(), job),

@@ -1,7 +1,7 @@
 //! Many keys at a time into the shards of a store: the methods that users call. `update.rs` does the work.
 
 use super::error::{Error, Result};
-use super::fold::Deed;
+use super::fold::Operation;
 use super::update::Update;
 use crate::write::{InTime as _, Told};
 use crate::{Batches, Error as FilterError, Inserted, Key, KeyHash, Kind};
@@ -20,12 +20,12 @@ impl Batches for Update {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, FilterError)>> {
-        self.insert_telling(keys, Told::New, new)
+        self.insert_reporting(keys, Told::New, new)
     }
 
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
         let mut inserted = Inserted::all_new(keys.len());
-        let refused = self.insert_telling(keys, Told::Seen, |index| inserted.set_seen(index))?;
+        let refused = self.insert_reporting(keys, Told::Seen, |index| inserted.set_seen(index))?;
         Ok(inserted.with_refused(refused))
     }
 
@@ -35,19 +35,19 @@ impl Batches for Update {
             let (path, wanted) = (self.store.path().to_owned(), Kind::Counting);
             return Err(FilterError::Kind { path, found, wanted, op: "removing keys" }.into());
         }
-        self.take_all(keys, Deed::Remove, &|_| 0, removed).map(drop)
+        self.take_all(keys, Operation::Remove, &|_| 0, removed).map(drop)
     }
 }
 
 impl Update {
-    /// Inserts all keys, and calls `done` with the indices of those that `told` says.
-    fn insert_telling<K: Key + Sync>(
+    /// Inserts all keys, and calls `done` with the indices that `reported` asks for.
+    fn insert_reporting<K: Key + Sync>(
         &mut self,
         keys: &[K],
-        told: Told,
+        reported: Told,
         done: impl FnMut(usize),
     ) -> Result<Vec<(usize, FilterError)>> {
         let expiry = if self.forgets() { self.expiry_now()? } else { 0 };
-        self.take_all(keys, Deed::Insert(told), &|_| expiry, done)
+        self.take_all(keys, Operation::Insert(reported), &|_| expiry, done)
     }
 }

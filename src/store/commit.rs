@@ -32,7 +32,7 @@ use std::time::SystemTime;
 use super::Store;
 use super::error::{Error, Result};
 use super::files::{self, Name, VERSIONS};
-use super::run::{Merged, Run};
+use super::run::{MergedRecords, Run};
 use super::sealed::Sealed;
 use super::storage::{Unpublished, publish};
 use super::text::LONGEST;
@@ -69,7 +69,7 @@ pub struct Change {
     pub base: u64,
     /// What it is, in a word, for the log: `insert`. At most 256 bytes.
     pub operation: String,
-    /// The token with which the commit happens at most once.
+    /// A token makes the commit happen at most once.
     pub token: Option<Token>,
     /// The new files of the shards that are rewritten, and runs.
     pub sealed: Vec<Sealed>,
@@ -145,8 +145,8 @@ impl Store {
         }
     }
 
-    /// The commit with this token, if the version has it. Fails with [`Error::TokenBelow`] if it has a later one of the
-    /// application: a batch whose keys are dropped must not look like one that was stored.
+    /// The commit with this token, if the version has it. Fails with [`Error::TokenBelow`] if the version has a later token
+    /// of the application: the caller must not take a dropped batch for a stored one.
     pub(super) fn done_in(&self, token: &Token, version: &Version) -> Result<Option<Done>> {
         let Some(done) = version.tokens.get(&token.application) else { return Ok(None) };
         match done.number.cmp(&token.number) {
@@ -188,7 +188,7 @@ impl Store {
         let runs = sealed.iter().map(|sealed| self.open_sealed(base, sealed)).collect::<Result<Vec<_>>>()?;
         let at_most = runs.iter().map(Run::records).sum();
         let epoch = sealed.iter().map(|sealed| sealed.epoch).max().unwrap_or_default();
-        let merged = Merged::new(runs.iter().map(Run::all));
+        let merged = MergedRecords::new(runs.iter().map(Run::all));
         self.write_run((base.number, epoch), None, at_most, merged)
     }
 
@@ -299,8 +299,8 @@ impl Store {
         }
     }
 
-    /// Publishes a version on top of `newest`; `None` if another one got the number. Fails with [`Error::Overtaken`] if a
-    /// vacuum has passed it, so that it may not count.
+    /// Publishes a version on top of `newest`; `None` if another version got the number. Fails with [`Error::Overtaken`] if
+    /// a vacuum has passed the number, so that the version may be a stray.
     pub(super) fn put_version(&self, version: Version, newest: u64) -> Result<Option<Version>> {
         let name = files::version(version.number);
         let text = self.text_of(&version)?;
@@ -319,7 +319,7 @@ impl Store {
             Err(Unpublished::Failed(error)) => return Err(error),
             Err(Unpublished::Unknown(error)) => return Err(unknown(error)),
         }
-        // Protects: the name of the version, before anybody is told of it.
+        // Protects: the name of the version, before it is reported.
         self.storage.settle(VERSIONS).map_err(unknown)?;
         if self.storage.is_object_store() {
             self.check_counts(&version).map_err(|error| self.in_doubt(version.number, error))?;

@@ -4,7 +4,7 @@
 //! Invariants:
 //!
 //! 1. What is published changes no answer, except for false positives of the filters.
-//! 2. If others have rewritten a shard or merged its runs meanwhile, this gives way, and publishes nothing of it.
+//! 2. If another process has rewritten a shard or merged its runs, this gives way, and publishes nothing of it.
 //!
 //! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
 
@@ -18,7 +18,7 @@ use super::error::{Error, Result};
 use super::fold::{WorkingCopy, drawn, rewritten_at, worth_rewriting};
 use super::partition::{divided, to_seal};
 use super::reader::StoreReader;
-use super::run::{MAX_RECORDS, Merged};
+use super::run::{MAX_RECORDS, MergedRecords};
 use super::sealed::Sealed;
 use super::version::Version;
 use crate::system::new_uuid;
@@ -30,13 +30,13 @@ const MOST_RUNS: usize = 8;
 /// What folds are called in the log.
 const FOLD: &str = "fold";
 
-/// Which shards are to be folded.
+/// Which shards to fold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Due {
     All,
-    /// Those of which enough is pending.
+    /// Shards with enough pending records.
     Asked,
-    /// The same, but for those that were full when so much was pending that it has been tried.
+    /// The same, without shards that already failed to fold for lack of room.
     AfterCommit,
 }
 
@@ -55,36 +55,36 @@ pub struct Compacted {
 }
 
 impl Store {
-    /// Folds what is pending into the shards for which that is due, or into `all` that have anything pending; then
-    /// merges runs, if there are too many. Commits do the same as they come.
+    /// Folds pending records into the shards that are due, or with `all` into every shard that has any. Then merges runs if
+    /// the version has too many. Every commit does the same.
     ///
-    /// A forgetting store first comes to the time of the clock; then shards are written anew whose keys have all expired, or
-    /// any key of `all`. A clock that looks wrong is [`Clock`](crate::Error::Clock), as for inserts.
+    /// A forgetting store first comes to the time of the clock. Then a shard is rewritten if all its keys have expired, or
+    /// with `all` if any has. Fails with [`Clock`](crate::Error::Clock) if the clock looks wrong, as inserts do.
     ///
-    /// May run beside any other work on the store. If others rewrite a shard meanwhile, theirs counts. `progress` is told
-    /// the shards folded, and all that are to be.
+    /// May run beside any other work on the store. If another process rewrites a shard first, this leaves the shard alone.
+    /// `progress` gets the number of shards folded, and of all to fold.
     pub fn compact(&self, all: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Compacted> {
         let (newest, is_new) = self.come_to_clock()?;
-        let mut told = Compacted { version: is_new.then_some(newest.number), ..Compacted::default() };
-        let done = self.compact_from(&newest, all, &mut told, progress);
+        let mut compacted = Compacted { version: is_new.then_some(newest.number), ..Compacted::default() };
+        let done = self.compact_from(&newest, all, &mut compacted, progress);
         self.or_give_way(&newest, done)?;
-        Ok(told)
+        Ok(compacted)
     }
 
     fn compact_from(
         &self,
         version: &Version,
         all: bool,
-        told: &mut Compacted,
+        compacted: &mut Compacted,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Option<Version>> {
         let reader = self.read_strictly(version.clone());
         let shards = self.due(&reader, if all { Due::All } else { Due::Asked })?;
-        let folded = self.fold(&reader, shards, told, progress)?;
+        let folded = self.fold(&reader, shards, compacted, progress)?;
         let newest = folded.map_or_else(|| self.newest(), Ok)?;
-        let merged = self.or_give_way(&newest, self.merge(&newest, told))?;
+        let merged = self.or_give_way(&newest, self.merge(&newest, compacted))?;
         if let Some(merged) = &merged {
-            told.version = Some(merged.number);
+            compacted.version = Some(merged.number);
         }
         Ok(merged)
     }
@@ -105,15 +105,15 @@ impl Store {
     }
 
     fn try_keep_up(&self, version: &Version) -> Result<()> {
-        let mut told = Compacted::default();
-        let merged = self.or_give_way(version, self.merge(version, &mut told))?;
+        let mut compacted = Compacted::default();
+        let merged = self.or_give_way(version, self.merge(version, &mut compacted))?;
         let version = merged.as_ref().unwrap_or(version);
         if !self.folds || no_shard_is_due(version) {
             return Ok(());
         }
         let reader = self.read_strictly(version.clone());
         let shards = self.due(&reader, Due::AfterCommit)?;
-        let folded = self.fold(&reader, shards, &mut told, &|_, _| {});
+        let folded = self.fold(&reader, shards, &mut compacted, &|_, _| {});
         self.or_give_way(version, folded).map(drop)
     }
 
@@ -165,19 +165,19 @@ impl Store {
         }
     }
 
-    /// Publishes a version with folds of one version's shards, and then merges runs, if there are too many. Folds of shards
-    /// that others have rewritten meanwhile are left out: theirs count.
+    /// Publishes a version with folds of one version's shards, and then merges runs if the version has too many. Leaves out
+    /// shards that another process has rewritten.
     pub fn commit_folds(&self, sealed: &[Sealed]) -> Result<Compacted> {
-        let mut told = Compacted::default();
-        let Some(base) = self.check_folds(sealed)? else { return Ok(told) };
-        let folded = self.publish_folds(&self.read_strictly(base.clone()), sealed, &mut told);
+        let mut compacted = Compacted::default();
+        let Some(base) = self.check_folds(sealed)? else { return Ok(compacted) };
+        let folded = self.publish_folds(&self.read_strictly(base.clone()), sealed, &mut compacted);
         let folded = self.or_give_way(&base, folded)?;
         let newest = folded.map_or_else(|| self.newest(), Ok)?;
-        let merged = self.merge(&newest, &mut told);
+        let merged = self.merge(&newest, &mut compacted);
         if let Some(merged) = self.or_give_way(&newest, merged)? {
-            told.version = Some(merged.number);
+            compacted.version = Some(merged.number);
         }
-        Ok(told)
+        Ok(compacted)
     }
 
     /// The version that folds are based on, if it is still there; and that they are folds of this store's shards, whose
@@ -199,7 +199,7 @@ impl Store {
         }
     }
 
-    /// Whether a commit folds a shard of which so much is pending.
+    /// Whether a commit folds a shard with this many pending records.
     pub(super) fn is_due(&self, version: &Version, shard: u32, pending: u64) -> bool {
         let may_refuse = self.description.growth == Growth::Never
             || self.description.max_file_size.is_some()
@@ -215,13 +215,13 @@ impl Store {
         half + drawn(self, version, shard, half)
     }
 
-    /// Writes shards anew with what is pending for them, and publishes a version with those that nobody else has
-    /// changed meanwhile.
+    /// Rewrites shards with their pending records, and publishes a version with the shards that no other process has
+    /// changed.
     fn fold(
         &self,
         base: &StoreReader,
         shards: Vec<u32>,
-        told: &mut Compacted,
+        compacted: &mut Compacted,
         progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Option<Version>> {
         if shards.is_empty() {
@@ -240,9 +240,9 @@ impl Store {
             progress(*done, all);
             Ok(folded)
         })?;
-        told.full += sealed.iter().filter(|sealed| sealed.is_none()).count() as u64;
+        compacted.full += sealed.iter().filter(|sealed| sealed.is_none()).count() as u64;
         let sealed: Vec<Sealed> = sealed.into_iter().flatten().collect();
-        let published = self.publish_folds(base, &sealed, told)?;
+        let published = self.publish_folds(base, &sealed, compacted)?;
         let is_named = |one: &Sealed| {
             let version = published.as_ref()?;
             one.shard.and_then(|shard| version.shards.get(&shard)).filter(|file| file.name == one.name())
@@ -251,12 +251,12 @@ impl Store {
         Ok(published)
     }
 
-    /// Publishes a version with those folds whose shards nobody else has changed meanwhile.
+    /// Publishes a version with the folds whose shards no other process has changed.
     fn publish_folds(
         &self,
         base: &StoreReader,
         sealed: &[Sealed],
-        told: &mut Compacted,
+        compacted: &mut Compacted,
     ) -> Result<Option<Version>> {
         let number = base.version().number;
         let name = |version: &Version, shard| version.shards.get(&shard).map(|file| file.name);
@@ -279,14 +279,14 @@ impl Store {
             Ok((counted.0 > 0 || next.runs.len() < newest.runs.len()).then_some(next))
         })?;
         if let Some(version) = &published {
-            (told.folded, told.bytes) = (told.folded + counted.0, told.bytes + counted.1);
-            told.version = Some(version.number);
+            (compacted.folded, compacted.bytes) = (compacted.folded + counted.0, compacted.bytes + counted.1);
+            compacted.version = Some(version.number);
         }
         Ok(published)
     }
 
     /// Merges the newest runs of a version, if it has too many.
-    fn merge(&self, version: &Version, told: &mut Compacted) -> Result<Option<Version>> {
+    fn merge(&self, version: &Version, compacted: &mut Compacted) -> Result<Option<Version>> {
         let Some(places) = too_many(version) else { return Ok(None) };
         let reader = self.read_strictly(version.clone());
         let runs = version.runs.get(places.clone()).unwrap_or_default();
@@ -294,13 +294,13 @@ impl Store {
         let (from, to) = (first.from, last.to);
         let at_most = runs.iter().map(|run| run.records).sum();
         let records = places.map(|place| reader.unfolded(place)).collect::<Result<Vec<_>>>()?;
-        let merged = Merged::new(records.into_iter().flatten());
+        let merged = MergedRecords::new(records.into_iter().flatten());
         let one = self.write_run((version.number, version.epoch), None, at_most, merged)?;
         let published = self.publish_upkeep(version.number, "merge", |newest| {
             let start = newest.runs.iter().position(|run| run.name == first.name).unwrap_or_default();
             let place = start..start + runs.len();
             let is_there = newest.runs.get(place.clone()) == Some(runs);
-            // Otherwise records would lie beside later ones that their shard's file has already.
+            // Otherwise the run would have records that their shard's file has already.
             let is_folded = newest.shards.iter().any(|(shard, file)| {
                 file.folded != version.folded(*shard) && (from..to).contains(&file.folded)
             });
@@ -312,7 +312,7 @@ impl Store {
             Ok(Some(next))
         })?;
         match (&published, &one) {
-            (Some(_), Some(one)) => told.bytes += one.bytes,
+            (Some(_), Some(one)) => compacted.bytes += one.bytes,
             (None, Some(one)) => self.discard([one]),
             (_, None) => {}
         }
@@ -355,8 +355,8 @@ fn no_shard_is_due(version: &Version) -> bool {
     records < worth_rewriting(&Version::first([0; 16], 0), 0) / 2
 }
 
-/// The newest runs, which are to be merged if there are too many: enough to leave `MOST_RUNS`, and older ones as long as
-/// each has no more records than all newer ones together.
+/// The runs to merge, if the version has too many: enough of the newest to leave `MOST_RUNS`, and then older runs as long
+/// as each has no more records than all newer runs together.
 fn too_many(version: &Version) -> Option<Range<usize>> {
     let runs = &version.runs;
     if runs.len() <= MOST_RUNS {

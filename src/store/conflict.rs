@@ -8,7 +8,7 @@ use super::Store;
 use super::commit::Change;
 use super::error::{Error, Result};
 use super::reader::StoreReader;
-use super::run::{Merged, RecordKey};
+use super::run::{MergedRecords, RecordKey};
 use super::sealed::Sealed;
 use super::version::Version;
 use crate::Kind;
@@ -52,7 +52,7 @@ impl Store {
         let (before, now) = (&before.at(sealed.epoch), &now.at(sealed.epoch));
         let again = Again { before, now };
         let (mut keys, mut first) = (0, None);
-        for next in Merged::new([run.all()]) {
+        for next in MergedRecords::new([run.all()]) {
             let (key, _) = next?;
             let shard = self.description.shard_of(key.hash());
             if again.changed(key, shard)?.is_some() {

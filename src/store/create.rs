@@ -1,7 +1,7 @@
 //! Creating a store (`format-spec/STORE.md`, section 6).
 //!
 //! Crash cases: a folder without `store.toml` is not a store. Every creation leaves the same files when it is cut
-//! short, so the next one goes on from there. Of several at once, the one that links `store.toml` wins.
+//! short, and the next creation continues from them. Of several at once, the first to link `store.toml` wins.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::Options;
 use crate::system::new_uuid;
 
 impl Store {
-    /// Creates a store of `shards` shards, 1 to 65536, in a folder that does not exist or is empty. The options are
-    /// those of one filter that holds all keys, except that [`Options::max_file_size`] limits each shard's file.
+    /// Creates a store of `shards` shards, 1 to 65536, in a folder that does not exist or is empty. The options describe
+    /// one filter that holds all keys, except that [`Options::max_file_size`] limits each shard's file.
     ///
     /// All shards are empty, and have no files. Fails with [`Error::Exists`] if the folder is not empty.
     pub fn create(path: impl AsRef<Path>, shards: u32, options: &Options) -> Result<Self> {

@@ -63,7 +63,7 @@ pub struct Description {
 /// The fields as they are in the file, none of them checked.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+struct RawDescription {
     uuid: String,
     shards: u32,
     kind: String,
@@ -129,7 +129,7 @@ impl Description {
     }
 
     pub(super) fn encode(&self, path: &Path) -> Result<String> {
-        let raw = Raw {
+        let raw = RawDescription {
             uuid: hex(&self.uuid),
             shards: self.shards,
             kind: self.kind.name().to_owned(),
@@ -154,7 +154,7 @@ impl Description {
     }
 
     pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Self> {
-        text::decode::<Raw>(path, bytes, 4 * text::TOKENS_OF_TABLE)?.check(path)
+        text::decode::<RawDescription>(path, bytes, 4 * text::TOKENS_OF_TABLE)?.check(path)
     }
 
     /// The options for creating the first file of a shard.
@@ -249,7 +249,7 @@ const fn growth_name(growth: Growth) -> &'static str {
     }
 }
 
-impl Raw {
+impl RawDescription {
     fn check(self, path: &Path) -> Result<Description> {
         let field = |field, found: String, expected: &str| Error::Field {
             path: path.to_owned(),
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn values_that_are_not_allowed_are_refused_by_name() {
-        let raw = || Raw {
+        let raw = || RawDescription {
             uuid: hex(&[7; 16]),
             shards: 4,
             kind: "set".to_owned(),
@@ -426,7 +426,7 @@ mod tests {
             vacuum_grace: None,
         };
         assert!(raw().check(path()).is_ok());
-        type Change = fn(&mut Raw);
+        type Change = fn(&mut RawDescription);
         let wrong: [(&str, Change); 22] = [
             ("kind", |raw| raw.kind = "forgetting".to_owned()),
             ("kind", |raw| raw.refresh = Some(false)),
@@ -459,7 +459,7 @@ mod tests {
                 outcome => panic!("{name}: {outcome:?}"),
             }
         }
-        let raw = Raw { capacity: u64::MAX, ..raw() };
+        let raw = RawDescription { capacity: u64::MAX, ..raw() };
         assert!(matches!(raw.check(path()), Err(Error::Field { field: "capacity", .. })));
     }
 
@@ -470,8 +470,8 @@ mod tests {
         let description = Description::design(path(), 4, &options).unwrap();
         let encoded = description.encode(path()).unwrap();
         let with_rate = |rate| {
-            let raw = text::decode::<Raw>(path(), encoded.as_bytes(), 320).unwrap();
-            Raw { rate: Some(rate), ..raw }.check(path())
+            let raw = text::decode::<RawDescription>(path(), encoded.as_bytes(), 320).unwrap();
+            RawDescription { rate: Some(rate), ..raw }.check(path())
         };
         with_rate(0.25).unwrap();
         for rate in [0.0, 1.0, -0.5] {

@@ -49,14 +49,14 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file system refuses the second name of a file by which each version of a store is published.
+    /// The file system refuses a hard link, which publishes each version of a store.
     #[error(
         "{}: cannot link: {source}; a store publishes its versions by link(2), which this file system refuses; create the \
          store on one that has hard links",
         path.display()
     )]
     NoLinks {
-        /// The name that was to be linked.
+        /// The name of the link.
         path: PathBuf,
         /// The system's reason.
         source: IoError,
@@ -87,7 +87,7 @@ pub enum Error {
     Unsafe {
         /// The address.
         path: PathBuf,
-        /// Writers that were told so, in one round; it must be one.
+        /// Writers that got this answer in one round; it must be one.
         winners: u64,
     },
 
@@ -179,7 +179,7 @@ pub enum Error {
         version: u64,
     },
 
-    /// A token is below the last one that its application has committed.
+    /// A token is below the last token of its application.
     #[error(
         "{}: nothing was committed: the last token of `{application}` is {last}, above {number}, and tokens of an application \
          ascend; a retry of {number} comes too late; for new keys take a number above {last}, or another application name",
@@ -236,7 +236,7 @@ pub enum Error {
         version: u64,
     },
 
-    /// A file is not the one that a version or a commit names.
+    /// A file differs from what a version or a commit says of it.
     #[error("{}: its {what} is {found}, not {expected}; restore the file from a copy of the store", path.display())]
     WrongFile {
         /// The file.
@@ -278,7 +278,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A commit failed, and its version may or may not be there and durable.
+    /// A commit failed, and its outcome is unknown: the version may be there.
     #[error(
         "{source}; whether version {version} of {} is durable is unknown; commit again with the same token, or \
          look for the version in the history of the store",
@@ -326,11 +326,11 @@ pub enum Error {
     DamagedRun {
         /// The run.
         path: PathBuf,
-        /// The pages, counted from 0, ascending. A lookup names the one that it needs, verification names all.
+        /// The pages, counted from 0, ascending. A lookup names the page that it needs, verification names all.
         pages: Vec<u64>,
     },
 
-    /// A version that is to stay is not there, so that a vacuum cannot know which files it names.
+    /// A version that must stay is missing, so a vacuum cannot know which files it names.
     #[error(
         "{}: missing, although version {newest} says that it stays; nothing was removed; if the file system shows changes \
          late, vacuum again, otherwise restore the file from a copy of the store",

@@ -52,7 +52,7 @@ pub(super) fn version_number(name: &str) -> Option<u64> {
     (version_file(number) == name && number <= MAX_VERSION).then_some(number)
 }
 
-/// The name of a file that an update made: the number of the update's base, and a uuid. The number tells a vacuum
+/// The name of a file that an update made: the number of the update's base, and a uuid. The number shows a vacuum
 /// whether the update can still be committed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Name {

@@ -43,18 +43,18 @@ pub(super) fn drawn(store: &Store, version: &Version, shard: u32, end: u64) -> u
 
 /// What is done with each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
-    /// Insert it; these are told.
+pub(super) enum Operation {
+    /// Insert it, and report the new or the known keys.
     Insert(Told),
-    /// Insert it into a forgetting store, and keep it until the later of both expiries; new ones are told.
+    /// Insert it into a forgetting store, keep it until the later of both expiries, and report the new keys.
     Prolong,
-    /// Remove a copy of it; those that had one are told.
+    /// Remove a copy of it, and report the keys that had one.
     Remove,
 }
 
-impl Deed {
-    /// The places of the keys that are told: of `keys` keys, those at `done` are new, or were removed.
-    pub(super) fn told(self, done: Vec<usize>, keys: usize) -> Vec<usize> {
+impl Operation {
+    /// The places of the keys to report. Of `keys` keys, the keys at `done` are new, or were removed.
+    pub(super) fn reported(self, done: Vec<usize>, keys: usize) -> Vec<usize> {
         if self != Self::Insert(Told::Seen) {
             return done;
         }
@@ -64,8 +64,8 @@ impl Deed {
     }
 }
 
-/// The places of the keys that are told, in any order, and of those refused.
-pub(super) type Became = (Vec<usize>, Vec<(usize, FilterError)>);
+/// The places of the reported keys, in any order, and the refused keys.
+pub(super) type BatchOutcome = (Vec<usize>, Vec<(usize, FilterError)>);
 
 /// A working copy of a shard, which nobody else reads.
 pub(super) struct WorkingCopy {
@@ -76,10 +76,10 @@ pub(super) struct WorkingCopy {
 }
 
 impl WorkingCopy {
-    /// A working copy of a shard as it is in a version, with all that is pending for it. One that `stays` may be one of many,
-    /// and takes no memory.
+    /// A working copy of a shard as a version has it, with its pending records. `stays` keeps it on disk, as an update may
+    /// have many.
     ///
-    /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if there is no room for that.
+    /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if the records find no room.
     pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32, stays: bool) -> Result<Self> {
         let mut copy = Self::copy(base, scratch, shard, stays)?;
         copy.come_to(base.now)?;
@@ -128,7 +128,7 @@ impl WorkingCopy {
         Ok(())
     }
 
-    /// Inserts the copies that came, then removes those that went: each of these came before.
+    /// First inserts the copies that came, then removes the copies that went: each of them came before.
     pub(super) fn fold(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
         if self.kind == Kind::Forgetting {
             return self.fold_in_time(keys);
@@ -156,8 +156,8 @@ impl WorkingCopy {
         Ok(())
     }
 
-    /// Inserts keys of a forgetting store, each with the epoch in which it expires. What matches a key may be the entry of
-    /// another one that expires before, so each is refreshed.
+    /// Inserts keys of a forgetting store, each with its expiry epoch. Refreshes each, as the entry that matches a key may be
+    /// another key's and expire earlier.
     fn fold_in_time(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
         let now = self.writer.time()?.epoch;
         let (mut hashes, mut expiries) = (Vec::new(), Vec::new());
@@ -198,20 +198,27 @@ impl WorkingCopy {
     }
 
     /// Takes keys; in a forgetting store, each expires in the epoch of its place.
-    pub(super) fn take(&mut self, hashes: &[KeyHash], expiries: &[u64], deed: Deed) -> Result<Became> {
+    pub(super) fn take(
+        &mut self,
+        hashes: &[KeyHash],
+        expiries: &[u64],
+        operation: Operation,
+    ) -> Result<BatchOutcome> {
         let (mut done, mut refused) = (Vec::new(), Vec::new());
-        match deed {
-            Deed::Insert(_) | Deed::Prolong if self.kind == Kind::Forgetting => {
+        match operation {
+            Operation::Insert(_) | Operation::Prolong if self.kind == Kind::Forgetting => {
                 let all = (hashes, (0..hashes.len() as u32).collect(), expiries);
-                let refresh = deed == Deed::Prolong || self.writer.time()?.forgetting.refresh;
+                let refresh = operation == Operation::Prolong || self.writer.time()?.forgetting.refresh;
                 let refuse = |at, error| refused.push((at, error));
                 self.writer.insert_until(all, refresh, |at| done.push(at), refuse)?;
-                (done, refused) = (deed.told(done, hashes.len()), by_index(refused));
+                (done, refused) = (operation.reported(done, hashes.len()), by_index(refused));
             }
-            Deed::Insert(told) => refused = self.writer.insert_telling(hashes, told, |at| done.push(at))?,
+            Operation::Insert(reported) => {
+                refused = self.writer.insert_reporting(hashes, reported, |at| done.push(at))?
+            }
             // Only forgetting stores take lifetimes.
-            Deed::Prolong => {}
-            Deed::Remove => self.writer.remove_each(hashes, |at| done.push(at))?,
+            Operation::Prolong => {}
+            Operation::Remove => self.writer.remove_each(hashes, |at| done.push(at))?,
         }
         Ok((done, refused))
     }

@@ -1,13 +1,13 @@
 //! Forgetting stores: the epoch of an update, and keys that were seen at a time (`format-spec/STORE.md`, section 14).
 //!
-//! Invariant: an update judges by one epoch, which is not before that of its base, and its commit brings the store to it.
+//! Invariant: an update judges by one epoch, not before its base's, and its commit brings the store to it.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Store;
 use super::error::{Error, Result};
-use super::fold::Deed;
+use super::fold::Operation;
 use super::reader::StoreReader;
 use super::update::Update;
 use super::version::Version;
@@ -47,13 +47,13 @@ impl Store {
 }
 
 impl Store {
-    /// The time by which an update of this version judges keys that come now: that of the clock, and not before the
-    /// version's own. For a version [before](Self::before) a token that was committed, the time that its commit had come to.
-    /// `None` unless the store forgets. Fails with [`Error::Clock`](FilterError::Clock) as an insert does.
+    /// The time at which an update of this version sees keys that come now: the clock's, or the version's if that is later.
+    /// For a version [before](Self::before) a committed token, the time of that commit. `None` unless the store forgets.
+    /// Fails with [`Error::Clock`](FilterError::Clock) as an insert does.
     ///
     /// Programs that divide a batch among processes ask once, look keys up [at that time](StoreReader::at_time), and insert
-    /// them [with it](Update::insert_batch_at). If each process took its own clock, or the version's time, a key that
-    /// expires meanwhile would be there for one and gone for another.
+    /// them [with it](Update::insert_batch_at). If each process read its own clock, a key could have expired for one
+    /// process and not for another.
     pub fn update_time(&self, version: &Version) -> Result<Option<SystemTime>> {
         let Some(forgetting) = self.description.forgetting() else { return Ok(None) };
         let begin = |epoch: u64| UNIX_EPOCH + Duration::from_millis(epoch.saturating_mul(forgetting.epoch));
@@ -93,9 +93,9 @@ impl Update {
     /// does into a filter. Inserting many together is much faster.
     pub fn insert_at(&mut self, key: impl Key + Sync, time: SystemTime) -> Result<Seen> {
         let hash = self.store.hash(key)?;
-        let mut became = Seen::Known;
-        let refused = self.insert_in_time(&[hash], &[time], |_, seen| became = seen)?;
-        refused.into_iter().next().map_or(Ok(became), |(_, error)| Err(error.into()))
+        let mut outcome = Seen::Known;
+        let refused = self.insert_in_time(&[hash], &[time], |_, seen| outcome = seen)?;
+        refused.into_iter().next().map_or(Ok(outcome), |(_, error)| Err(error.into()))
     }
 
     /// Inserts keys that were seen at these times into a forgetting store, as
@@ -126,15 +126,15 @@ impl Update {
         self.insert_for_lifetimes(keys, lifetimes, new)
     }
 
-    /// Like [`insert_batch_at`](Self::insert_batch_at), but tells `told` the index of each key that is new, late or early.
-    /// See [`Writer::insert_each_at`](crate::Writer::insert_each_at).
+    /// Like [`insert_batch_at`](Self::insert_batch_at), but calls `seen` with the index of each key that is new, late or
+    /// early. See [`Writer::insert_each_at`](crate::Writer::insert_each_at).
     pub fn insert_each_at<K: Key + Sync>(
         &mut self,
         keys: &[K],
         times: &[SystemTime],
-        told: impl FnMut(usize, Seen),
+        seen: impl FnMut(usize, Seen),
     ) -> Result<Vec<(usize, FilterError)>> {
-        self.insert_in_time(keys, times, told)
+        self.insert_in_time(keys, times, seen)
     }
 }
 
@@ -163,8 +163,8 @@ impl InTime for Update {
         let hashes: Vec<KeyHash> = indices.iter().filter_map(key).collect::<Result<_>>()?;
         let expiry = |place: usize| expiries.get(at(place)).copied().unwrap_or_default();
         self.prolongs |= refresh;
-        let deed = if refresh { Deed::Prolong } else { Deed::Insert(Told::New) };
-        let refused = self.take_all(&hashes, deed, &expiry, |place| new(at(place)))?;
+        let operation = if refresh { Operation::Prolong } else { Operation::Insert(Told::New) };
+        let refused = self.take_all(&hashes, operation, &expiry, |place| new(at(place)))?;
         refused.into_iter().for_each(|(place, error)| refuse(at(place), error));
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The versions of a store: the newest, those before it, and the one on which a token was based.
+//! The versions of a store: the newest, earlier ones, and the base of a token.
 //!
 //! No pointer leads to the newest version: it is the one with the highest number.
 
@@ -40,7 +40,7 @@ pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     Ok(Store::over(root, storage, description, options.clone()))
 }
 
-/// Whether a sync of a folder failed because this process may not do it, or the file system knows no such call.
+/// Whether a sync of a folder failed for lack of permission, or because the file system has no such call.
 fn needs_no_sync(error: &FilterError) -> bool {
     let FilterError::Io { source: error, .. } = error else { return false };
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -81,7 +81,7 @@ impl Store {
         Version::decode(&self.path_of(&name), &bytes, number, &self.description).map(Some)
     }
 
-    /// The newest version. Fails with [`Error::NoVersions`] if there is none, and with [`Error::Damaged`] or another
+    /// The newest version. Fails with [`Error::NoVersions`] if the store has none, and with [`Error::Damaged`] or another
     /// error of its file if that cannot be read.
     pub fn newest(&self) -> Result<Version> {
         for _ in 0..ATTEMPTS {
@@ -117,7 +117,7 @@ impl Store {
         Ok(Error::NoSuchVersion { path: self.root.clone(), number, newest })
     }
 
-    /// All versions that exist, the oldest first: not those that a vacuum is removing.
+    /// All versions that exist, the oldest first, without versions that a vacuum is removing.
     pub fn log(&self) -> Result<Vec<Version>> {
         let numbers = self.listed(FIRST)?;
         let loaded = numbers.into_iter().filter_map(|number| self.load(number).transpose());
@@ -150,7 +150,7 @@ impl Store {
                 let until = self.description.retention.map(|_| done.epoch);
                 return Ok(Version { until, ..base });
             }
-            // If a commit with a later token came meanwhile, a vacuum may have removed the base of this one.
+            // After a commit with a later token, a vacuum may have removed the base of this one.
             if now.number == newest.number {
                 return Err(self.no_such_version(done.base)?);
             }

@@ -9,8 +9,8 @@ use crate::info::Facts;
 use crate::{Info, Reader, Retention};
 
 impl StoreReader {
-    /// The version in numbers. No file of a shard is opened for it, and a run only if some shards have folded it. Such a
-    /// run that cannot be read counts whole; [`verify`](Self::verify) tells why.
+    /// The version in numbers. This opens no file of a shard, and a run only if some shards have folded it. A run that cannot
+    /// be read counts whole; [`verify`](Self::verify) returns the reason.
     pub fn info(&self) -> StoreInfo {
         let version = self.version();
         let pending = (0..).zip(&version.runs);
@@ -18,8 +18,8 @@ impl StoreReader {
         StoreInfo::of(&self.store, version, pending.fold(0, u64::saturating_add))
     }
 
-    /// All shards together, as one filter describes itself; every file is opened. Regions and generation are those of
-    /// a shard at its creation, and nothing is forecast. Pending records count among `entries` and `inserted`, as in
+    /// All shards together, as one filter describes itself; every file is opened. Regions and generation describe a shard at
+    /// its creation, and nothing is forecast. Pending records count among `entries` and `inserted`, as in
     /// [`StoreInfo::entries`]; all else, the load too, is that of the files.
     pub fn filter_info(&self) -> Result<Info> {
         let own = &self.store.description;
@@ -49,7 +49,7 @@ impl StoreReader {
         all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
         let StoreInfo { version, pending, bytes, bits_per_key, expected_false_positive_rate, .. } =
             self.info();
-        // The load is that of the files.
+        // The load of the files.
         all.entries += pending;
         all.inserted += pending;
         all.uuid = own.uuid;

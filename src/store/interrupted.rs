@@ -5,8 +5,8 @@
 //!
 //! 1. No number of a version is given twice, and no two versions are made with one token. In an object store, numbers
 //!    that were vacuumed can be given again, to versions that do not count.
-//! 2. A commit that was reported is in the newest version. One that was reported as failed is in none, unless the error
-//!    says that this is unknown.
+//! 2. A commit that was reported is in the newest version. A commit that was reported as failed is in no version, unless
+//!    the error says that this is unknown.
 //! 3. All versions that stay are there, with the files that they name.
 //! 4. Whatever failed, the same commit with the same token succeeds afterwards, or is already there.
 //!
@@ -86,12 +86,12 @@ impl Shared {
     }
 
     /// Another process does something, as far as it can.
-    pub(super) fn intrude(&self, deed: Deed) {
+    pub(super) fn intrude(&self, deed: Operation) {
         let _ = match deed {
-            Deed::Commit(shard, token) => {
+            Operation::Commit(shard, token) => {
                 self.commit(shard, token.map(|number| Token::new("a", number))).err()
             }
-            Deed::Vacuum => self.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).err(),
+            Operation::Vacuum => self.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).err(),
         };
     }
 
@@ -106,7 +106,7 @@ impl Shared {
             let number = version_number(&name["versions/".len()..]).unwrap();
             let version = Version::decode(&PathBuf::from(&name), &bytes, number, &self.store.description);
             let version = version.map_err(|error| error.to_string())?;
-            // One that does not count may have the token that another commit has made.
+            // A stray may have the token of another commit.
             if !has_drafts && !newest.keeps(number) {
                 continue;
             }
@@ -132,18 +132,18 @@ impl Shared {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     /// Of a shard, perhaps with the token of this number.
     Commit(u32, Option<u64>),
     Vacuum,
 }
-use Deed::*;
+use Operation::*;
 
 /// What others do between two calls of the process under test.
-const INTRUSIONS: [&[Deed]; 9] = [
+const INTRUSIONS: [&[Operation]; 9] = [
     &[Commit(0, None)],
     &[Commit(1, None)],
-    // Both shards get files that are newer than those of the process under test.
+    // Both shards get newer files than the process under test has.
     &[Commit(0, None), Commit(1, None)],
     &[Commit(1, Some(2))],
     &[Vacuum],
@@ -288,8 +288,8 @@ fn without_a_look_after_the_put_commits_are_lost_in_an_object_store() {
     assert!(how.contains("a commit is lost"), "{how}");
 }
 
-/// Without a token, nothing tells a second attempt of the first. So a commit that a vacuum has passed is not made again: it
-/// fails with an error which says that it may be there. Any other error says that it is not there, and is right.
+/// Without a token, a second attempt cannot recognize the first. So a commit that a vacuum has passed is not repeated, and
+/// its error says that it may be there. After any other error it is not there.
 #[test]
 fn a_commit_without_a_token_that_a_vacuum_passes_is_told_and_not_made_again() {
     let mut passed = 0;
@@ -339,7 +339,7 @@ fn a_commit_without_a_token_that_a_vacuum_passes_is_told_and_not_made_again() {
 fn a_call_that_fails_leaves_no_doubt_that_is_not_told() {
     let mut unknown = 0;
     for verdict in [Verdict::Failed, Verdict::Taken, Verdict::Reported, Verdict::Unknown] {
-        // With `and_after`, all calls after the one that fails do so too.
+        // With `and_after`, all later calls fail too.
         let each = (0..30).flat_map(|at| [(at, false), (at, true)]);
         let each = each.flat_map(|how| [(how, Shared::new()), (how, Shared::of_objects())]);
         for ((at, and_after), shared) in each {
@@ -381,7 +381,7 @@ fn a_call_that_fails_leaves_no_doubt_that_is_not_told() {
     assert!(unknown > 4, "{unknown}");
 }
 
-/// Another version comes after the put, and cannot be read: the one that was put may count.
+/// Another version comes after the put, and cannot be read: the version that was put may count.
 #[test]
 fn a_look_after_the_put_that_reads_nothing_leaves_a_doubt_that_is_told() {
     let shared = Arc::new(Shared::of_objects());

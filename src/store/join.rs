@@ -12,7 +12,7 @@ impl StoreReader {
     /// Joins all shards of this version into a new filter at `destination`, with all that is pending. It answers as the
     /// store does, false positives included: see [`Reader::join_to`]. [Copies](crate::store::Store::copies) are not read.
     ///
-    /// `progress` is told the regions written, and all there are.
+    /// `progress` gets the number of regions written, and of all.
     pub fn join_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         // A shard without a file, or with anything pending, is folded into a temporary file.
         let folder = tempfile::tempdir().at(&std::env::temp_dir(), "create a folder in")?;

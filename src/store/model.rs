@@ -1,4 +1,4 @@
-//! Every way in which two committers, a reader and a vacuum can take turns and die, in a small model.
+//! Every order in which two committers, a reader and a vacuum can take turns and die, in a small model.
 //!
 //! A process runs one of the programs below, one step at a time and in any order with the others, and can die between
 //! any two steps. A listing is one step, and so is each change of a folder. The vacuum has no grace: whatever it may
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::files::{Name, incoming};
-use super::interrupted::{Deed, Shared};
+use super::interrupted::{Operation, Shared};
 use super::storage::watched::{Verdict, Watched};
 use super::{Change, Store};
 use crate::disk::{Disk, SystemDisk};
@@ -49,14 +49,14 @@ enum Step {
     Load,
     /// Ends if the token is there.
     CheckToken,
-    /// Ends, told so, if the shard was changed since the base.
+    /// Ends with a conflict if the shard was changed since the base.
     CheckConflict,
-    /// Ends, told so, if the base is below the fence.
+    /// Ends with an error if the base is below the fence.
     CheckFence,
     /// Reads the versions that stay; starts over if one is gone.
     ReadStaying,
     Draft,
-    /// Starts over if there is a newer version.
+    /// Starts over if a newer version exists.
     ListAgain,
     /// Starts over if the number is taken or the draft is gone.
     Link,
@@ -151,7 +151,7 @@ fn programs() -> Programs {
     ])
 }
 
-/// Those of an object store.
+/// The programs over an object store.
 fn of_objects() -> Programs {
     let without = |program: &Vec<Step>| -> Vec<Step> {
         let steps =
@@ -175,7 +175,7 @@ struct Version {
     since: [u8; SHARDS],
     first: u8,
     fence: u8,
-    /// Bits of the tokens that it has, and of the one that it made.
+    /// Bits of the tokens that it has, and of its own.
     tokens: u8,
     made: u8,
     /// The base of each token that it has.
@@ -321,7 +321,7 @@ impl World {
             },
             CheckToken if process.loaded.tokens & process.token != 0 => {
                 me.ended = true;
-                // Told that it is there already.
+                // The commit is already done.
                 next.acknowledged |= process.token;
             }
             CheckConflict if process.loaded.since[usize::from(process.shard)] > process.base => refused(me),
@@ -425,8 +425,8 @@ impl Model for World {
         if self.is_over() { last_vacuum(*self, programs) } else { Ok(()) }
     }
 
-    /// The world that the next step of this process leads to, together with the steps behind it that nobody else can
-    /// tell: they look at what the process has loaded.
+    /// The world after the next step of this process, and after further steps that no other process can observe: they only
+    /// look at what the process has loaded.
     fn after(&self, index: usize, programs: &Programs) -> Outcome<Vec<Self>> {
         let Some(mut next) = self.one_step(index, programs)? else { return Ok(Vec::new()) };
         loop {
@@ -459,7 +459,7 @@ impl Model for World {
     }
 }
 
-/// A committer is told that its update is void, and begins another one or gives up.
+/// A committer finds that its update is void, and begins another one or gives up.
 fn refused(me: &mut Process) {
     let part = (usize::from(me.program), me.shard, me.token);
     *me = Process { ended: me.left == 0, ..Process::new(part, me.left.saturating_sub(1)) };
@@ -484,7 +484,7 @@ impl Process {
         }
     }
 
-    /// The version that it publishes on top of the one that it has loaded.
+    /// The version that it publishes on top of the loaded version.
     fn publishes(&self, number: u8) -> Version {
         let mut version = Version { made: self.token, ..self.loaded };
         if usize::from(self.program) == VACUUM {
@@ -601,7 +601,7 @@ const BREAKING: [&str; 27] = [
     "read: without List",
 ];
 
-/// The same, of an object store. Two vacuums are needed for some, and a committer that stands still meanwhile.
+/// The same, of an object store. Some need two vacuums while a committer stands still.
 const BREAKING_OF_OBJECTS: [&str; 20] = [
     "commit: without Seal",
     "commit: without Load",
@@ -734,7 +734,7 @@ fn the_real_code_takes_the_steps_of_the_programs() {
 fn the_real_code_takes_the_steps_of_the_programs_in_an_object_store() {
     let shared = Shared::of_objects();
     for _ in 0..2 {
-        shared.intrude(Deed::Commit(0, None));
+        shared.intrude(Operation::Commit(0, None));
     }
     let change = shared.change(shared.store.newest().unwrap().number, 0, None);
     let log = Arc::new(Mutex::new(Vec::new()));

@@ -79,14 +79,14 @@ impl Store {
     }
 }
 
-/// The threads that seal files where `threads` do other work. More, as each waits for the disk for most of the time; but not
-/// more than 8 for that, as each may hold a file of 8 MiB in memory, or 16 MiB of one that is uploaded.
+/// The threads that seal files where `threads` do other work. More, as each mostly waits for the disk; but not more than 8,
+/// as each may hold a file of 8 MiB in memory, or 16 MiB of an upload.
 pub(super) fn to_seal(threads: usize) -> usize {
     threads.max((3 * threads).min(8))
 }
 
-/// Does `work` for each of `all` on a number of threads, each of which takes the next item when it has done one.
-/// Returns the outcomes in the order of the items, or the first error. A thread stops when its work fails.
+/// Does `work` for each of `all` on a number of threads. A thread takes the next item when it is free, and stops when its
+/// work fails. Returns the outcomes in the order of the items, or the first error.
 pub(super) fn divided<T: Send, R: Send>(
     all: Vec<T>,
     threads: usize,

@@ -8,7 +8,7 @@ use super::Store;
 use super::error::{Error, Result};
 use super::files;
 use super::reader::StoreReader;
-use super::run::{Merged, RecordKey, Records, Run};
+use super::run::{MergedRecords, RecordKey, Records, Run};
 use super::sieve::Sieve;
 use super::text::hex;
 use super::version::{RunFile, Version};
@@ -78,15 +78,15 @@ impl StoreReader {
         self.pending(shard).collect()
     }
 
-    /// The pending records of a shard, those of one key added up.
-    pub(super) fn merged(&self, shard: u32) -> Result<Merged<'_>> {
+    /// The pending records of a shard, added up by key.
+    pub(super) fn merged(&self, shard: u32) -> Result<MergedRecords<'_>> {
         let shards = self.store.description.shards;
         let mut records: Vec<Records<'_>> = Vec::new();
         for run in self.pending(shard) {
             let run = run?;
             records.push(run.records_of([run.slice(shard, shards)?]));
         }
-        Ok(Merged::new(records))
+        Ok(MergedRecords::new(records))
     }
 
     /// Records that are pending for a shard.
@@ -139,8 +139,8 @@ impl StoreReader {
         Ok(Some(run.records_of(slices)))
     }
 
-    /// Takes runs out of a version that are pending there for no shard of which they have a record. Looks only into runs
-    /// that this reader's version names too.
+    /// Takes runs out of a version if all their records are folded there. Looks only into runs that this reader's version
+    /// names too.
     pub(super) fn drop_folded(&self, next: &mut Version) -> Result<()> {
         let (version, shards) = (self.version(), self.store.description.shards);
         let mut kept = Vec::with_capacity(next.runs.len());
@@ -197,8 +197,8 @@ impl StoreReader {
         self.version().shards.get(&shard).is_some_and(|file| file.epoch < self.now)
     }
 
-    /// The epoch in which a key expires in a shard's file of a forgetting store; 0 if it has expired by the time of the
-    /// file, or is not there.
+    /// The expiry epoch of a key in a shard's file of a forgetting store; 0 if it has expired by the time of the file, or is
+    /// absent.
     fn expires_in_file(&self, shard: u32, hash: KeyHash) -> Result<u64> {
         let epoch = self.version().shards.get(&shard).map_or(0, |file| file.epoch);
         Ok(match self.look(shard, |filter| filter.epochs_left(hash))? {
@@ -208,7 +208,7 @@ impl StoreReader {
         })
     }
 
-    /// The latest epoch in which a key expires in a forgetting store; 0 if it is not there.
+    /// The latest expiry epoch of a key in a forgetting store; 0 if it is absent.
     pub(super) fn expires_in(&self, shard: u32, hash: KeyHash) -> Result<u64> {
         let (key, mut last) = (RecordKey::of(hash), self.expires_in_file(shard, hash)?);
         if !self.version().runs.is_empty() && self.may_be_pending(shard, key) {
@@ -233,8 +233,8 @@ impl StoreReader {
         Ok(copies.map_or(highest, |copies| copies.clamp(0, most.into()) as u32))
     }
 
-    /// The copies of a key, also above the highest count, which runs may hold; `None` if the shard's file answers the
-    /// highest count, from which no removal takes any.
+    /// The copies of a key. With runs they may exceed the highest count. `None` if the shard's file answers the highest
+    /// count: removals change nothing there.
     pub(super) fn copies_in(&self, shard: u32, hash: KeyHash) -> Result<Option<i64>> {
         let own = &self.store.description;
         if own.kind != Kind::Counting {
@@ -323,10 +323,10 @@ impl StoreReader {
         self.sieve(shard, 1).is_none_or(|sieve| sieve.may_have(key))
     }
 
-    /// Reads every page of a run. In a forgetting store, also tells when the records expire that are pending.
+    /// Reads every page of a run. In a forgetting store, also reports when the pending records expire.
     pub(super) fn verify_run(&self, place: usize) -> Result<Report> {
         let pages = match self.version().runs.get(place) {
-            // One that is open is of the local copy.
+            // The open file is the local copy.
             Some(file) if self.store.storage.is_object_store() => {
                 self.store.open_run(self.version(), file)?.verify()?
             }

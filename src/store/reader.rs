@@ -36,9 +36,8 @@ const BLOCK: usize = 1 << 18;
 #[derive(Clone)]
 pub struct StoreReader {
     pub(super) store: Store,
-    pub(super) snapshot: Arc<Snapshot>,
-    /// The epoch by which a forgetting store is judged: that of the version, or the one that an update has come to; 0 in
-    /// others.
+    pub(super) snapshot: Arc<OpenVersion>,
+    /// The epoch by which a forgetting store is judged: the version's, or an update's; 0 in others.
     pub(super) now: u64,
 }
 
@@ -49,7 +48,7 @@ impl fmt::Debug for StoreReader {
     }
 }
 
-pub(super) struct Snapshot {
+pub(super) struct OpenVersion {
     pub(super) version: Version,
     /// One for each shard.
     filters: Vec<Opened>,
@@ -60,7 +59,7 @@ pub(super) struct Snapshot {
     pub(super) opening: Mutex<()>,
 }
 
-impl Snapshot {
+impl OpenVersion {
     fn new(version: Version, shards: u32) -> Self {
         let filters = (0..shards).map(|_| Opened::default()).collect();
         let runs = version.runs.iter().map(|_| Arc::default()).collect();
@@ -70,11 +69,11 @@ impl Snapshot {
     }
 }
 
-/// The files that the last committed update of a store and its clones has opened, for the next one: opening, mapping
+/// The files that the last committed update of a store and its clones has opened, for the next update: opening, mapping
 /// and verifying them again would be most of the work of a small commit. An update that fails leaves none, so that the
-/// next one opens what has been put right meanwhile.
+/// next update sees files that the user has repaired.
 #[derive(Clone, Default)]
-pub(super) struct LeftOpen(Arc<Mutex<Option<Arc<Snapshot>>>>);
+pub(super) struct LeftOpen(Arc<Mutex<Option<Arc<OpenVersion>>>>);
 
 impl LeftOpen {
     pub(super) fn keep(&self, reader: &StoreReader) {
@@ -82,7 +81,7 @@ impl LeftOpen {
     }
 
     /// Closes them, but for what else reads them.
-    pub(super) fn take(&self) -> Option<Arc<Snapshot>> {
+    pub(super) fn take(&self) -> Option<Arc<OpenVersion>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
@@ -111,7 +110,7 @@ impl Opened {
 fn is_gone(error: &Error) -> bool {
     match error {
         Error::Filter(FilterError::NotFound { .. }) => true,
-        // The system reports a folder that is removed while it is made as one that exists.
+        // A folder that is removed while it is made is reported to exist.
         Error::Filter(FilterError::Io { source, .. }) => {
             matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
         }
@@ -128,7 +127,7 @@ impl Store {
     /// Opens a version for lookups, such as that [before](Self::before) a token.
     pub fn read_version(&self, version: Version) -> StoreReader {
         let now = version.epoch;
-        let snapshot = Arc::new(Snapshot::new(version, self.description.shards));
+        let snapshot = Arc::new(OpenVersion::new(version, self.description.shards));
         StoreReader { store: self.clone(), snapshot, now }
     }
 
@@ -148,7 +147,7 @@ impl Store {
         }
     }
 
-    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` if there is none, or it
+    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` without a copy, or if it
     /// fails.
     pub(super) fn open_copy(&self, shard: u32, file: &ShardFile) -> Option<Reader> {
         let path = self.copies.as_ref()?.folder.join(file.file_name());
@@ -296,7 +295,7 @@ impl StoreReader {
     /// A reader of another version, with the files open that both versions name.
     pub(super) fn moved_to(&self, newest: Version) -> Self {
         let old = &self.snapshot;
-        let mut next = Snapshot::new(newest, self.store.description.shards);
+        let mut next = OpenVersion::new(newest, self.store.description.shards);
         for (shard, file) in &next.version.shards {
             let (at, same) =
                 (*shard as usize, old.version.shards.get(shard).is_some_and(|old| old.name == file.name));
@@ -325,7 +324,7 @@ impl StoreReader {
     /// pending for the shard: ask this reader for keys. Where there is a [copy](Store::copies), it is the copy, until a
     /// lookup in this reader fails in it.
     pub fn file_of(&self, shard: u32) -> Result<Option<&Reader>> {
-        let Snapshot { version, filters, opening, .. } = &*self.snapshot;
+        let OpenVersion { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
             return Ok(None);
         };
@@ -339,7 +338,7 @@ impl StoreReader {
         Ok(place.get())
     }
 
-    /// Opens the file of a shard: its copy, if there is one. The caller sees to it that nobody else does.
+    /// Opens a copy of a shard's file, or else the file. The caller holds the lock for opening.
     fn open_file(&self, shard: u32, file: &ShardFile, place: &Opened) -> Result<()> {
         let _ = match self.store.open_copy(shard, file) {
             Some(copy) => place.copy.set(copy),
@@ -357,7 +356,7 @@ impl StoreReader {
         if !self.store.storage.is_object_store() {
             return Ok(());
         }
-        let Snapshot { version, filters, runs, opening, .. } = &*self.snapshot;
+        let OpenVersion { version, filters, runs, opening, .. } = &*self.snapshot;
         let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
         let files = shards.into_iter().filter_map(|shard| {
             Some(Closed::Shard(shard, version.shards.get(&shard)?, filters.get(shard as usize)?))
@@ -399,7 +398,7 @@ impl StoreReader {
     /// The store's own file, after a lookup in a filter failed; the error, if that was the store's own file.
     #[cold]
     fn after_copy(&self, shard: u32, failed: &Reader, error: FilterError) -> Result<Option<&Reader>> {
-        let Snapshot { version, filters, opening, .. } = &*self.snapshot;
+        let OpenVersion { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
             return Err(error.into());
         };
@@ -415,7 +414,7 @@ impl StoreReader {
         Ok(place.own.get())
     }
 
-    /// The store's own file of a shard, even if there is a copy.
+    /// The store's own file of a shard, never a copy.
     pub(super) fn own_shard(&self, shard: u32) -> Result<Option<Reader>> {
         match self.version().shards.get(&shard) {
             Some(file) if self.store.copies.is_some() || self.store.storage.is_object_store() => {
@@ -426,11 +425,11 @@ impl StoreReader {
     }
 
     /// Reads every page of every file that the version names, as [`Reader::verify`] does, on as many threads as
-    /// [`Options::threads`] says. Gives what was found in each file: first those of shards, by their shard, then the
-    /// runs, which have no shard, the oldest first.
+    /// [`Options::threads`] says. Returns a result for each file: first shards, by number, then runs, which have no shard,
+    /// the oldest first.
     ///
-    /// A file that cannot be opened, or is not the one that the version names, is an error in its place; so is a run
-    /// with damaged pages ([`Error::DamagedRun`]), which names them all. `progress` is told the files read, and all there are.
+    /// The result is an error for a file that cannot be opened or differs from what the version says, and for a run with
+    /// damaged pages ([`Error::DamagedRun`] names them all). `progress` gets the number of files read, and of all.
     /// [Copies](Store::copies) are not read.
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(Option<u32>, Result<Report>)>> {
         let version = self.version();
@@ -461,7 +460,7 @@ impl StoreReader {
     }
 }
 
-/// The file of a shard is opened at its first lookup, and must be the one that the version names.
+/// The file of a shard is opened at its first lookup, and compared with what the version says.
 impl Lookup for StoreReader {
     type Error = Error;
 

@@ -9,13 +9,13 @@
 
 use rustc_hash::FxHashSet;
 
+use super::buffer::ShardChanges;
 use super::commit::{Committed, Token};
 use super::conflict::Again;
 use super::error::{Error, Result};
 use super::partition::divided;
 use super::run::RecordKey;
-use super::seal::Telling;
-use super::taken::Held;
+use super::seal::SealProgress;
 use super::update::Update;
 use super::version::Version;
 use crate::{KeyHash, Kind};
@@ -47,12 +47,12 @@ impl Rejudged {
 }
 
 impl Update {
-    /// Moves the update to the newest version, and judges again those keys that others have changed since the base.
+    /// Moves the update to the newest version, and judges keys again that other commits have changed since the base.
     /// Returns the keys that the update had called new, and that are known now.
     ///
-    /// An update that rewrites a shard, or has removed keys, stays on its base; if others have changed the same, its
-    /// commit fails with [`Error::Conflict`]. This fails with it if another commit has removed the last copy of a key
-    /// that was known, and with [`Error::Expired`] if a vacuum has given up the base.
+    /// An update that rewrites a shard, or has removed keys, stays on its base, and its commit may fail with
+    /// [`Error::Conflict`]. This fails with [`Error::Conflict`] if another commit has removed the last copy of a known key,
+    /// and with [`Error::Expired`] if a vacuum has passed the base.
     pub fn rebase(&mut self) -> Result<Rejudged> {
         let mut rejudged = Rejudged::default();
         self.judge_again(None, &mut rejudged)?;
@@ -79,11 +79,11 @@ impl Update {
     }
 
     /// Like [`commit`](Self::commit), but does not fail if others have brought some of the same keys: it
-    /// [rebases](Self::rebase) the update until the commit is made. Returns the keys that are not new after all; do not
-    /// tell users before which keys are. `progress` gets the number of files sealed, and of all files to seal.
+    /// [rebases](Self::rebase) the update until the commit is made. Returns the keys that are not new after all; report new
+    /// keys to users only then. `progress` gets the number of files sealed, and of all files to seal.
     ///
-    /// After [`Committed::Already`], the answers are those of the commit that was made only if [`Rejudged::base`] is its
-    /// base. Otherwise judge all keys again by the version [before](super::Store::before) the token.
+    /// After [`Committed::Already`], the answers agree with the commit only if [`Rejudged::base`] is its base. Otherwise
+    /// judge all keys again by the version [before](super::Store::before) the token.
     pub fn commit_rebased(
         self,
         operation: &str,
@@ -118,11 +118,11 @@ impl Update {
             }
             let mut change = self.change(operation, token.clone(), &newest)?;
             let many = if is_first { self.with_many(&newest) } else { Vec::new() };
-            let telling = Telling::new(self.files_to_seal(&many), progress);
+            let sealing = SealProgress::new(self.files_to_seal(&many), progress);
             if is_first {
-                copies = self.seal_copies(&telling)?;
+                copies = self.seal_copies(&sealing)?;
             }
-            let records = self.seal_records(&many, &telling)?;
+            let records = self.seal_records(&many, &sealing)?;
             change.sealed = copies.iter().chain(&records).cloned().collect();
             match self.store.commit(&change) {
                 Err(Error::Conflict { .. }) if rebases || !many.is_empty() => self.store.discard(&records),
@@ -145,8 +145,8 @@ impl Update {
     /// keep the keys that it did not find.
     fn has_inserts_alone(&self) -> bool {
         self.shards.iter().all(|held| match held {
-            Held::Records(taken) => !taken.removes(),
-            Held::Rewritten(_) => false,
+            ShardChanges::Records(taken) => !taken.removes(),
+            ShardChanges::Rewritten(_) => false,
         })
     }
 
@@ -165,7 +165,7 @@ impl Update {
                 return Err(Error::Expired { path, base, fence });
             }
             match self.move_to(newest.clone()) {
-                // A vacuum has removed a file of that version, or of the base. The next round tells which.
+                // A vacuum has removed a file of that version, or of the base. The next round finds out which.
                 Err(Error::Vacuumed { .. }) if self.store.newest()?.number > newest.number => {}
                 outcome => {
                     all.known.extend(outcome?);
@@ -183,8 +183,8 @@ impl Update {
         let again = Again { before: &self.base, now: &now };
         let shards = (0..).zip(&self.shards).filter(|(_, held)| held.is_touched()).collect();
         let changed = divided(shards, self.store.options.threads, |(shard, held)| match held {
-            Held::Records(taken) => Ok((shard, taken.changed(&again, shard)?)),
-            Held::Rewritten(_) => Ok((shard, Vec::new())),
+            ShardChanges::Records(taken) => Ok((shard, taken.changed(&again, shard)?)),
+            ShardChanges::Rewritten(_) => Ok((shard, Vec::new())),
         })?;
         // A key that was known and is gone would be new, but the caller has not kept it.
         let gone = |all: &[(RecordKey, bool)]| all.iter().filter(|(_, was_there)| *was_there).count() as u64;
@@ -200,7 +200,7 @@ impl Update {
         let stays = own.kind == Kind::Counting || refreshes || self.prolongs;
         for (shard, all) in changed {
             let held = self.shards.get_mut(shard as usize);
-            if let (false, Some(Held::Records(taken))) = (stays, held) {
+            if let (false, Some(ShardChanges::Records(taken))) = (stays, held) {
                 all.iter().for_each(|(key, _)| taken.forget(*key));
             }
             known.extend(all.into_iter().map(|(key, _)| key));

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //!
-//! 1. Records ascend by key. Those of a shard are one slice, in the order in which a fold inserts them.
+//! 1. Records ascend by key. The records of a shard are one slice, in the order in which a fold inserts them.
 //! 2. A page is compared with its checksum, by a system call, before it is used through the map. So a block that the
 //!    medium cannot give back is an error.
 //! 3. The numbers in a head are used only after they were compared with the file's length.
@@ -20,7 +20,7 @@ mod tests;
 mod write;
 
 pub(super) use read::Run;
-pub(super) use records::{Merged, Records};
+pub(super) use records::{MergedRecords, Records};
 pub(super) use write::RunWriter;
 
 pub(super) const PAGE: usize = 4096;
@@ -63,7 +63,7 @@ impl RecordKey {
         Self { position: hash.position(), local: (high << LOW | low) as u32 }
     }
 
-    /// A hash that every filter takes for that of the key.
+    /// A hash that no filter can distinguish from the key's.
     pub(super) const fn hash(self) -> KeyHash {
         let (high, low) = (self.local as u64 >> LOW, self.local as u64 & ((1 << LOW) - 1));
         KeyHash::new((self.position as u128) << 64 | (high << (64 - HIGH) | low) as u128)
@@ -75,7 +75,7 @@ impl RecordKey {
 pub(super) struct Record {
     pub(super) key: RecordKey,
     /// In a set 1; in a counting store how many copies came, or went: -256 to 255, and not 0; in a forgetting store the
-    /// epoch in which the key expires.
+    /// expiry epoch.
     pub(super) value: i64,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Record {
 const MOST: i64 = 255;
 const LEAST: i64 = -256;
 
-/// Epochs after that of its run in which a record expires, at most.
+/// Epochs from a run's to the expiry of its records, at most.
 const MOST_EPOCHS: i64 = 15;
 
 impl Record {
@@ -108,7 +108,7 @@ impl Record {
         }
     }
 
-    /// The records for copies of a key that came, or for those that went if the number is negative.
+    /// The records for copies of a key that came, or that went if the number is negative.
     pub(super) fn all_of(key: RecordKey, copies: i64) -> impl Iterator<Item = Self> {
         let mut left = copies;
         std::iter::from_fn(move || {
@@ -132,7 +132,7 @@ pub(super) struct Head {
     pub(super) uuid: [u8; 16],
     pub(super) records: u64,
     pub(super) kind: Kind,
-    /// The epoch of a forgetting store by which it was written; 0 in others.
+    /// The epoch of a forgetting store when it was written; 0 in others.
     pub(super) epoch: u64,
     bits: u32,
 }

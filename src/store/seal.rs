@@ -5,28 +5,28 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::buffer::{RecordBuffer, ShardChanges};
 use super::commit::{Change, Token};
 use super::error::{Error, Result};
 use super::partition::{divided, to_seal};
 use super::sealed::Sealed;
-use super::taken::{Held, Taken};
 use super::update::Update;
 use super::version::Version;
 use crate::events;
 
-/// Tells users how many files are sealed.
-pub(super) struct Telling<'a> {
+/// Reports how many files are sealed.
+pub(super) struct SealProgress<'a> {
     progress: &'a (dyn Fn(u64, u64) + Sync),
     all: u64,
     done: Mutex<u64>,
 }
 
-impl<'a> Telling<'a> {
+impl<'a> SealProgress<'a> {
     pub(super) fn new(all: u64, progress: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
         Self { progress, all, done: Mutex::new(0) }
     }
 
-    /// One more; files beyond those that were to be sealed are not told.
+    /// Counts one more file, up to the expected number.
     fn one(&self) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         if *done < self.all {
@@ -45,35 +45,35 @@ impl Update {
         self.seal_with(&|_, _| {})
     }
 
-    /// Like [`seal`](Self::seal); `progress` is told the files sealed, and all there are to seal.
+    /// Like [`seal`](Self::seal); `progress` gets the number of files sealed, and of all files to seal.
     pub fn seal_with(mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
-        let telling = Telling::new(self.files_to_seal(&[]), progress);
-        let mut sealed = self.seal_copies(&telling)?;
-        sealed.extend(self.seal_records(&[], &telling)?);
+        let sealing = SealProgress::new(self.files_to_seal(&[]), progress);
+        let mut sealed = self.seal_copies(&sealing)?;
+        sealed.extend(self.seal_records(&[], &sealing)?);
         Ok(sealed)
     }
 
     /// As how many files it is sealed, if these shards get files for their records.
     pub(super) fn files_to_seal(&self, many: &[u32]) -> u64 {
-        let copies = self.shards.iter().filter(|held| matches!(held, Held::Rewritten(_))).count();
+        let copies = self.shards.iter().filter(|held| matches!(held, ShardChanges::Rewritten(_))).count();
         (copies + many.len()) as u64 + u64::from(self.records_but(many).next().is_some())
     }
 
     /// Seals the working copies, and keeps none of them.
-    pub(super) fn seal_copies(&mut self, telling: &Telling<'_>) -> Result<Vec<Sealed>> {
+    pub(super) fn seal_copies(&mut self, sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
         let Self { store, base, shards, .. } = self;
         let kind = store.description.kind;
         let copies = (0..).zip(shards).filter_map(|(shard, held)| match held {
-            Held::Rewritten(_) => match std::mem::replace(held, Held::new(kind)) {
-                Held::Rewritten(copy) => Some((shard, copy)),
-                Held::Records(_) => None,
+            ShardChanges::Rewritten(_) => match std::mem::replace(held, ShardChanges::new(kind)) {
+                ShardChanges::Rewritten(copy) => Some((shard, copy)),
+                ShardChanges::Records(_) => None,
             },
-            Held::Records(_) => None,
+            ShardChanges::Records(_) => None,
         });
         divided(copies.collect(), to_seal(store.options.threads), |(shard, copy)| {
             let sealed = copy.seal(base, shard);
             let sealed = sealed.map_err(|error| store.given_up(base.version().number, error))?;
-            telling.one();
+            sealing.one();
             Ok(sealed)
         })
     }
@@ -91,14 +91,14 @@ impl Update {
         };
         let held = (0..).zip(&self.shards);
         let many = held.filter(
-            |(shard, held)| matches!(held, Held::Records(taken) if has_many(*shard, taken.records())),
+            |(shard, held)| matches!(held, ShardChanges::Records(taken) if has_many(*shard, taken.records())),
         );
         many.map(|(shard, _)| shard).collect()
     }
 
-    /// Seals all records: those of these shards as a file each, and the others as one run.
-    pub(super) fn seal_records(&self, many: &[u32], telling: &Telling<'_>) -> Result<Vec<Sealed>> {
-        let mut sealed = self.seal_files(many, telling)?;
+    /// Seals all records: of `many` shards as a file each, of the others as one run.
+    pub(super) fn seal_records(&self, many: &[u32], sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
+        let mut sealed = self.seal_files(many, sealing)?;
         let run = match self.seal_run(&sealed) {
             // The files may have taken the room.
             Err(_) if !sealed.is_empty() => {
@@ -108,20 +108,20 @@ impl Update {
             }
             outcome => outcome?,
         };
-        run.iter().for_each(|_| telling.one());
+        run.iter().for_each(|_| sealing.one());
         sealed.extend(run);
         Ok(sealed)
     }
 
     /// A file for each of these shards, with its records. Where that fails, the records are for the run.
-    fn seal_files(&self, many: &[u32], telling: &Telling<'_>) -> Result<Vec<Sealed>> {
+    fn seal_files(&self, many: &[u32], sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
         let Self { store, base, scratch, shards, .. } = self;
         let sealed = divided(many.to_vec(), to_seal(store.options.threads), |shard| {
-            let Some(Held::Records(taken)) = shards.get(shard as usize) else { return Ok(None) };
+            let Some(ShardChanges::Records(taken)) = shards.get(shard as usize) else { return Ok(None) };
             let copy = taken.rewritten(base, scratch.as_deref(), shard, false);
             match copy.and_then(|copy| copy.seal(base, shard)) {
                 Ok(sealed) => {
-                    telling.one();
+                    sealing.one();
                     Ok(Some(sealed))
                 }
                 Err(Error::Filter(error)) if error.refuses_one_key() => Ok(None),
@@ -134,10 +134,11 @@ impl Update {
         Ok(sealed.into_iter().flatten().collect())
     }
 
-    /// One run of the records of all shards but those with these files, synced and in its place; `None` if there are none.
+    /// One run of the records of all shards without these files, synced and in its place; `None` without records.
     fn seal_run(&self, files: &[Sealed]) -> Result<Option<Sealed>> {
         let shards: Vec<u32> = files.iter().filter_map(Sealed::shard).collect();
-        let (number, at_most) = (self.base().number, self.records_but(&shards).map(Taken::records).sum());
+        let (number, at_most) =
+            (self.base().number, self.records_but(&shards).map(RecordBuffer::records).sum());
         if at_most == 0 {
             return Ok(None);
         }
@@ -147,12 +148,12 @@ impl Update {
         run.map_err(|error| self.store.given_up(number, error))
     }
 
-    /// What it has of shards that are not rewritten, and none of these, which ascend.
-    fn records_but(&self, shards: &[u32]) -> impl Iterator<Item = &Taken> {
+    /// The records of shards that are not rewritten and not in this ascending list.
+    fn records_but(&self, shards: &[u32]) -> impl Iterator<Item = &RecordBuffer> {
         let held = (0..).zip(&self.shards).filter(|(shard, _)| shards.binary_search(shard).is_err());
         held.filter_map(|(_, held)| match held {
-            Held::Records(taken) => Some(taken).filter(|taken| taken.records() > 0),
-            Held::Rewritten(_) => None,
+            ShardChanges::Records(taken) => Some(taken).filter(|taken| taken.records() > 0),
+            ShardChanges::Rewritten(_) => None,
         })
     }
 

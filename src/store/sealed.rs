@@ -144,7 +144,7 @@ impl Store {
         }
     }
 
-    /// Opens a run that was sealed and may not be committed yet.
+    /// Opens a sealed run, committed or not.
     pub(super) fn open_sealed(&self, base: &Version, sealed: &Sealed) -> Result<Run> {
         self.open_run(base, &sealed.run_file(base.number, base.number, base.number))
             .map_err(|error| self.given_up(base.number, error))
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::{HashKind, Options};
 
-    /// A record says how many epochs after that of its run its key expires: it has no number for one that has expired.
+    /// A record holds the epochs from its run's to the expiry of its key, so it cannot hold an expired key.
     #[test]
     fn a_run_of_a_forgetting_store_leaves_out_what_has_expired() {
         let dir = tempfile::tempdir().unwrap();

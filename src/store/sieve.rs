@@ -19,11 +19,11 @@ const WORTH: u64 = 8;
 /// The sieve of a shard, made once it is worth its cost.
 #[derive(Default)]
 pub(super) struct Sieving {
-    /// Keys looked up so far.
+    /// Number of keys looked up.
     asked: AtomicU64,
     /// Records pending.
     pending: OnceLock<u64>,
-    /// `None` if a record could not be read: then each lookup tells whether that concerns its key.
+    /// `None` if a record could not be read: then each lookup finds out whether its key is concerned.
     made: OnceLock<Option<Sieve>>,
 }
 
@@ -80,7 +80,7 @@ impl Sieve {
         self.0.get(at).is_none_or(|word| word & bits == bits)
     }
 
-    /// The word of a key, and its bits there. The highest bits of a position are those of the shard, and say nothing.
+    /// The word of a key, and its bits there. The highest bits of a position are the same in the whole shard.
     #[inline]
     const fn place(&self, key: RecordKey) -> (usize, u64) {
         let position = key.position;

@@ -9,7 +9,7 @@
 //!
 //! 1. Of several puts of one name at most one is [`Put::Done`], and its bytes stay. The others leave nothing.
 //! 2. After a put, every process can get, measure and list the whole object. After a delete, no process can.
-//! 3. A listing shows every name that was there before it began and is not deleted meanwhile, ascending.
+//! 3. A listing shows every name that was there from before it began to its end, ascending.
 //!
 //! Of a folder (section 7):
 //!
@@ -17,8 +17,8 @@
 //!    done.
 //! 5. A listing may be out of date (section 11), so the newest version is also looked up by name.
 //!
-//! An object store (section 13) has no drafts, and its puts do not ask: who publishes a version looks afterwards whether
-//! it counts. Its listings are never out of date. A put is durable when it returns, so [`settle`](Storage::settle) does
+//! An object store (section 13) has no drafts, and its puts do not ask: the committer looks afterwards whether its version
+//! counts. Its listings are never out of date. A put is durable when it returns, so [`settle`](Storage::settle) does
 //! nothing. Its objects are read through local copies.
 
 #[cfg(feature = "s3")]
@@ -59,7 +59,7 @@ pub struct Requests {
     pub delete: u64,
     /// Uploads of several parts begun and ended.
     pub post: u64,
-    /// Of all these, those without an answer, or with one that says to try again: 429 or 5xx. Most were repeated.
+    /// Requests among these without an answer, or answered with 429 or 5xx. Most were repeated.
     pub failed: u64,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Address<'a> {
 pub(super) fn open(path: &Path, options: &Options) -> Result<(PathBuf, Arc<dyn Storage>)> {
     match Address::of(path).transpose()? {
         #[cfg(feature = "s3")]
-        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::open(address, options)?))),
+        Some(address) => Ok((address.root(), Arc::new(bucket::S3Bucket::open(address, options)?))),
         #[cfg(not(feature = "s3"))]
         Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
         None => {
@@ -148,7 +148,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<(PathBuf, Arc<dyn S
 pub(super) fn prepare(path: &Path, shards: u32, options: &Options) -> Result<(PathBuf, Arc<dyn Storage>)> {
     match Address::of(path).transpose()? {
         #[cfg(feature = "s3")]
-        Some(address) => Ok((address.root(), Arc::new(bucket::Bucket::prepare(address, options)?))),
+        Some(address) => Ok((address.root(), Arc::new(bucket::S3Bucket::prepare(address, options)?))),
         #[cfg(not(feature = "s3"))]
         Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
         None => {
@@ -168,7 +168,7 @@ pub(super) fn is_store(path: &Path) -> bool {
     is_address(path) || Folder::is_store(path)
 }
 
-/// The outcome of a put-if-absent, as far as the storage can tell.
+/// The outcome of a put-if-absent.
 #[derive(Debug)]
 pub(super) enum Put {
     /// The object has the name.
@@ -221,11 +221,11 @@ pub(super) trait Storage: Debug + Send + Sync {
     /// Removes the local copy of an object, so that it is fetched again.
     fn forget(&self, name: &str);
 
-    /// The folder in which working copies are made.
+    /// The folder for working copies.
     fn workplace(&self) -> FilterResult<PathBuf>;
 
-    /// The rights that working copies get, so that whoever may read the store may read them once they are in it; `None`
-    /// for those that the process's umask leaves.
+    /// The rights of working copies, so that every reader of the store may read them once they are in it; `None` leaves them
+    /// to the process's umask.
     fn rights(&self) -> Option<Rights> {
         None
     }
@@ -246,7 +246,7 @@ pub(super) trait Storage: Debug + Send + Sync {
     /// Returns once the names that were put in a folder, or deleted from it, are durable.
     fn settle(&self, folder: &str) -> FilterResult<()>;
 
-    /// The uploads below the store that are neither finished nor given up; `None` if the server will not tell them. A folder
+    /// The uploads below the store that are neither finished nor aborted; `None` if the server refuses to list them. A folder
     /// has none.
     fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
         Ok(Some(Vec::new()))
@@ -267,7 +267,7 @@ pub(super) trait Storage: Debug + Send + Sync {
 pub(super) enum Unpublished {
     /// It is not published, and never will be.
     Failed(Error),
-    /// It may or may not be published.
+    /// It is unknown whether it is published.
     Unknown(FilterError),
 }
 

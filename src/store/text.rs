@@ -70,8 +70,8 @@ pub(super) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8], most: usize
     }
 }
 
-fn problem(path: &Path, told: &str) -> Error {
-    Error::Text { path: path.to_owned(), problem: told.split_whitespace().collect::<Vec<_>>().join(" ") }
+fn problem(path: &Path, problem: &str) -> Error {
+    Error::Text { path: path.to_owned(), problem: problem.split_whitespace().collect::<Vec<_>>().join(" ") }
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::Store;
+use super::buffer::{ShardChanges, TargetShard};
 use super::error::{Error, Result};
-use super::fold::{Deed, rewritten_at, worth_rewriting};
+use super::fold::{Operation, rewritten_at, worth_rewriting};
 use super::partition::{Partition, divided};
 use super::reader::StoreReader;
-use super::taken::{Held, Source};
 use super::version::Version;
 #[cfg(doc)]
 use crate::Options;
@@ -33,9 +33,9 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// Where a shard's records are so many that they would be folded at once, a commit writes them to the shard's file, if
 /// nobody else has committed since the base.
 ///
-/// Any number of updates may be made at the same time. Of two that change the same key, or one of them a key of a shard
-/// that the other has rewritten, the one that commits first wins. The other one gets [`Error::Conflict`], or judges the
-/// keys in question again: [`commit_rebased`](Self::commit_rebased).
+/// Any number of updates may be made at the same time. Two updates that change the same key are in conflict; so are an
+/// update that rewrites a shard and another that changes a key of it. The first to commit wins. The other gets
+/// [`Error::Conflict`], or judges the keys in question again: [`commit_rebased`](Self::commit_rebased).
 ///
 /// Records find room in every shard. A store that must not grow may hold an eighth more keys than its filters take, or
 /// 16384 a shard, before keys are refused.
@@ -48,7 +48,7 @@ pub struct Update {
     /// Whether a key that is there may have got a later expiry.
     pub(super) prolongs: bool,
     /// What it has of each shard.
-    pub(super) shards: Vec<Held>,
+    pub(super) shards: Vec<ShardChanges>,
 }
 
 impl fmt::Debug for Update {
@@ -67,7 +67,7 @@ impl fmt::Debug for Update {
 struct Outcome {
     /// The index of each in the batch.
     indices: Vec<u32>,
-    /// Those that are told.
+    /// The places of the keys to report.
     done: Vec<usize>,
     refused: Vec<(usize, FilterError)>,
 }
@@ -78,14 +78,14 @@ impl Store {
         Ok(self.update_of(self.newest()?))
     }
 
-    /// Begins an update of a version, such as the one that the keys were compared with. Commits since then may be in
-    /// conflict with it.
+    /// Begins an update of a version, for example of the version in which the keys were looked up. Commits since then may be
+    /// in conflict with it.
     pub fn update_of(&self, base: Version) -> Update {
         self.update_over(self.read_for_update(base))
     }
 
     pub(super) fn update_over(&self, base: StoreReader) -> Update {
-        let shards = (0..self.description.shards).map(|_| Held::new(self.description.kind)).collect();
+        let shards = (0..self.description.shards).map(|_| ShardChanges::new(self.description.kind)).collect();
         Update { store: self.clone(), base, scratch: None, rewrites: false, prolongs: false, shards }
     }
 }
@@ -120,13 +120,13 @@ impl Update {
         self.shards.iter().filter(|held| held.is_touched()).count()
     }
 
-    /// Takes all keys, and calls `done` with the indices of those that `deed` tells, in any order.
+    /// Takes all keys, and calls `done` with the indices that `operation` reports, in any order.
     ///
-    /// In a forgetting store each key expires in the epoch that `expiry` gives for its index.
+    /// In a forgetting store `expiry` gives the expiry epoch of the key at an index.
     pub(super) fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
-        deed: Deed,
+        operation: Operation,
         expiry: &(dyn Fn(usize) -> u64 + Sync),
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, FilterError)>> {
@@ -134,7 +134,7 @@ impl Update {
         for (start, keys) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK)) {
             let parts = self.partition(keys)?;
             for Outcome { indices, done: of_shard, refused: none_for } in
-                self.take_block(start, &parts, deed, expiry)?
+                self.take_block(start, &parts, operation, expiry)?
             {
                 let index_of = |at: usize| start + indices.get(at).copied().unwrap_or_default() as usize;
                 of_shard.into_iter().for_each(|at| done(index_of(at)));
@@ -152,12 +152,12 @@ impl Update {
         divided(parts, threads, |(start, keys)| Ok((start, self.store.partition(keys)?)))
     }
 
-    /// Takes the keys of a block, the first of which has this index, on as many threads as there are parts.
+    /// Takes the keys of a block that starts at this index, on a thread for each part.
     fn take_block(
         &mut self,
         first: usize,
         parts: &[(u32, Partition)],
-        deed: Deed,
+        operation: Operation,
         expiry: &(dyn Fn(usize) -> u64 + Sync),
     ) -> Result<Vec<Outcome>> {
         let Self { store, base, scratch, rewrites, shards, .. } = self;
@@ -170,12 +170,12 @@ impl Update {
             let pending = base.count_pending(shard)?;
             let room = (2 * worth_rewriting(base.version(), shard)).saturating_sub(pending);
             let most = rewritten_at(store, base.version(), shard).min(room);
-            let from = Source { base, scratch: scratch.as_deref(), shard, most, rewrites };
+            let from = TargetShard { base, scratch: scratch.as_deref(), shard, most, rewrites };
             let expiries: Vec<u64> = match store.description.kind {
                 Kind::Forgetting => indices.iter().map(|index| expiry(first + *index as usize)).collect(),
                 Kind::Set | Kind::Counting => Vec::new(),
             };
-            let (done, refused) = held.take(&from, &hashes, &expiries, deed)?;
+            let (done, refused) = held.take(&from, &hashes, &expiries, operation)?;
             Ok(Outcome { indices, done, refused })
         })
     }

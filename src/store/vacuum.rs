@@ -47,7 +47,7 @@ fn millis<S: serde::Serializer>(span: &Duration, to: S) -> Result<S::Ok, S::Erro
 }
 
 impl Default for Vacuum {
-    /// Keeps the newest version, and each one that was the newest within the last day.
+    /// Keeps the newest version, and every version that was the newest within the last day.
     fn default() -> Self {
         Self { keep: 1, grace: Duration::from_secs(24 * 60 * 60) }
     }
@@ -87,16 +87,16 @@ pub struct Vacuumed {
     pub uploads_hidden: bool,
 }
 
-/// The lowest number of a version that stays, and of one that updates may be based on.
+/// The lowest numbers of a version that stays, and of a base that updates may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Limits {
+struct Cutoffs {
     first: u64,
     fence: u64,
 }
 
 /// What a vacuum does.
 struct Plan {
-    limits: Limits,
+    limits: Cutoffs,
     staying: Staying,
     /// Whether a version must say so first.
     is_new: bool,
@@ -122,7 +122,7 @@ impl Store {
     /// retry is judged as the first attempt was. A commit with a higher token, even of no change, gives it free.
     pub fn vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
         self.left_open.take();
-        let mut told = Vacuumed::default();
+        let mut vacuumed = Vacuumed::default();
         let plan = loop {
             let newest = self.newest()?;
             let Some(plan) = self.plan(&newest, vacuum)? else { continue };
@@ -140,13 +140,13 @@ impl Store {
                 ..newest.clone()
             };
             if let Some(next) = self.try_publish(next, newest.number)? {
-                told.version = Some(next.number);
+                vacuumed.version = Some(next.number);
                 break plan;
             }
         };
-        self.sweep(plan.limits, &plan.staying, &mut told)?;
-        events::store_vacuumed(&self.root, told.versions, told.files, told.bytes);
-        Ok(told)
+        self.sweep(plan.limits, &plan.staying, &mut vacuumed)?;
+        events::store_vacuumed(&self.root, vacuumed.versions, vacuumed.files, vacuumed.bytes);
+        Ok(vacuumed)
     }
 
     /// What a vacuum would remove now. This removes nothing and makes no version, but lists all folders and measures each
@@ -157,23 +157,23 @@ impl Store {
                 break plan;
             }
         };
-        let (storage, mut told) = (&*self.storage, Vacuumed::default());
+        let (storage, mut vacuumed) = (&*self.storage, Vacuumed::default());
         for number in self.removable(plan.limits, &plan.staying)? {
-            told.versions += 1;
-            told.bytes += storage.length(&files::version(number))?.unwrap_or_default();
+            vacuumed.versions += 1;
+            vacuumed.bytes += storage.length(&files::version(number))?.unwrap_or_default();
         }
         let (mut files, mut bytes) = (0, 0);
-        told.foreign = self.each_leftover(plan.limits, &plan.staying, &mut |name| {
+        vacuumed.foreign = self.each_leftover(plan.limits, &plan.staying, &mut |name| {
             files += 1;
             bytes += storage.length(name)?.unwrap_or_default();
             Ok(())
         })?;
-        (told.files, told.bytes) = (files, told.bytes + bytes);
+        (vacuumed.files, vacuumed.bytes) = (files, vacuumed.bytes + bytes);
         let uploads = storage.uploads()?;
-        told.uploads_hidden = uploads.is_none();
+        vacuumed.uploads_hidden = uploads.is_none();
         let left = uploads.into_iter().flatten().filter(|upload| is_left(upload, plan.limits));
-        told.uploads = left.count() as u64;
-        Ok(told)
+        vacuumed.uploads = left.count() as u64;
+        Ok(vacuumed)
     }
 
     /// Vacuums after the commit of a version, if the store's description says so and enough can go. If that fails, the
@@ -201,7 +201,7 @@ impl Store {
 
     /// What a vacuum that finds this version the newest does; `None` if another vacuum has removed a version meanwhile.
     fn plan(&self, newest: &Version, vacuum: &Vacuum) -> Result<Option<Plan>> {
-        let known = Limits { first: newest.first, fence: newest.fence };
+        let known = Cutoffs { first: newest.first, fence: newest.fence };
         let limits = self.limits(newest, vacuum);
         let Some(staying) = self.staying(limits, newest)? else { return Ok(None) };
         // An earlier vacuum has published these limits; finishing its work needs no further version.
@@ -215,13 +215,13 @@ impl Store {
         Ok(staying.map(|staying| Plan { limits: known, staying, is_new: false }))
     }
 
-    /// Which versions and updates are to stay, by their number and age. Neither limit is lower than in `newest`.
-    fn limits(&self, newest: &Version, vacuum: &Vacuum) -> Limits {
+    /// Which versions and updates stay, by their number and age. Neither number is lower than in `newest`.
+    fn limits(&self, newest: &Version, vacuum: &Vacuum) -> Cutoffs {
         // The vacuum's own version will be the newest, and the one before it is superseded then.
         let own = newest.number + 1;
         let fence = if vacuum.grace.is_zero() { own } else { self.lowest_not_old(newest, vacuum.grace) };
         let kept = own.saturating_sub(vacuum.keep.max(1)) + 1;
-        Limits { first: fence.min(kept).max(newest.first), fence: fence.max(newest.fence) }
+        Cutoffs { first: fence.min(kept).max(newest.first), fence: fence.max(newest.fence) }
     }
 
     /// The lowest number of a version that was the newest within the last grace. Times of versions ascend; a time below
@@ -241,8 +241,8 @@ impl Store {
         lowest
     }
 
-    /// The versions that stay, and the files that they name; `None` if another vacuum has removed one meanwhile.
-    fn staying(&self, limits: Limits, newest: &Version) -> Result<Option<Staying>> {
+    /// The versions that stay, and the files that they name; `None` if another vacuum has removed a version.
+    fn staying(&self, limits: Cutoffs, newest: &Version) -> Result<Option<Staying>> {
         let mut bases: Vec<u64> = newest.bases().collect();
         bases.sort_unstable();
         bases.dedup();
@@ -250,7 +250,7 @@ impl Store {
         // The version that this vacuum makes names what the newest one names.
         let first = limits.first.min(newest.number);
         for number in bases.iter().copied().filter(|base| *base < first).chain(first..=newest.number) {
-            // Not read again: if it was vacuumed meanwhile, an object store may have another text under its number.
+            // Not read again: after another vacuum, an object store may have another text under its number.
             let loaded = if number == newest.number { Some(newest.clone()) } else { self.load(number)? };
             let Some(version) = loaded else {
                 let is_newest = self.newest_number(newest.number)? == Some(newest.number);
@@ -264,7 +264,7 @@ impl Store {
     }
 
     /// The versions that a listing shows and that may be removed, ascending.
-    fn removable(&self, limits: Limits, staying: &Staying) -> Result<Vec<u64>> {
+    fn removable(&self, limits: Cutoffs, staying: &Staying) -> Result<Vec<u64>> {
         let mut numbers = self.listed(FIRST)?;
         numbers.retain(|number| *number < limits.first && staying.bases.binary_search(number).is_err());
         Ok(numbers)
@@ -272,7 +272,7 @@ impl Store {
 
     /// Whether there is anything to be removed. The one version that the last vacuum left before its own is not worth a
     /// further version.
-    fn would_remove(&self, newest: &Version, limits: Limits, staying: &Staying) -> Result<bool> {
+    fn would_remove(&self, newest: &Version, limits: Cutoffs, staying: &Staying) -> Result<bool> {
         let mut removes = self.removable(limits, staying)?.len() > usize::from(newest.operation == VACUUM);
         self.each_leftover(limits, staying, &mut |_| {
             removes = true;
@@ -285,7 +285,7 @@ impl Store {
     /// Calls `found` for each file that may be removed; returns how many files do not belong to a store.
     fn each_leftover(
         &self,
-        limits: Limits,
+        limits: Cutoffs,
         staying: &Staying,
         found: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<u64> {
@@ -322,33 +322,33 @@ impl Store {
     }
 
     /// Removes what the newest version says may go.
-    fn sweep(&self, limits: Limits, staying: &Staying, told: &mut Vacuumed) -> Result<()> {
+    fn sweep(&self, limits: Cutoffs, staying: &Staying, vacuumed: &mut Vacuumed) -> Result<()> {
         let storage = &*self.storage;
         for file in storage.list(INCOMING, "")? {
             let draft = Name::begin_of(&file).filter(|(_, rest)| *rest == ".toml");
             if draft.is_some_and(|(name, _)| name.base < limits.fence) {
-                remove(storage, &files::incoming(&file), told)?;
-                told.files += 1;
+                remove(storage, &files::incoming(&file), vacuumed)?;
+                vacuumed.files += 1;
             }
         }
         // Protects: the numbers of versions. A draft that came back could be linked to a number that was removed.
         storage.settle(INCOMING)?;
-        // Ascending, so that the newest version in a listing made meanwhile is the newest.
+        // Ascending, so that every listing ends with the newest version.
         for number in self.removable(limits, staying)? {
-            remove(storage, &files::version(number), told)?;
-            told.versions += 1;
+            remove(storage, &files::version(number), vacuumed)?;
+            vacuumed.versions += 1;
         }
         let mut files = 0;
-        told.foreign = self.each_leftover(limits, staying, &mut |name| {
+        vacuumed.foreign = self.each_leftover(limits, staying, &mut |name| {
             files += 1;
-            remove(storage, name, told)
+            remove(storage, name, vacuumed)
         })?;
-        told.files += files;
+        vacuumed.files += files;
         let uploads = self.storage.uploads()?;
-        told.uploads_hidden = uploads.is_none();
+        vacuumed.uploads_hidden = uploads.is_none();
         for upload in uploads.into_iter().flatten().filter(|upload| is_left(upload, limits)) {
             storage.give_up(&upload)?;
-            told.uploads += 1;
+            vacuumed.uploads += 1;
         }
         Ok(())
     }
@@ -356,15 +356,15 @@ impl Store {
 
 /// Whether an upload is of a sealed file that can no longer be committed. No version names a file whose upload is not
 /// finished.
-fn is_left(upload: &Upload, limits: Limits) -> bool {
+fn is_left(upload: &Upload, limits: Cutoffs) -> bool {
     let file = upload.name.rsplit('/').next().unwrap_or_default();
     let name = Name::of_filter(file).or_else(|| Name::of_run(file));
     name.is_some_and(|name| name.base < limits.fence)
 }
 
 /// Removes a file; another vacuum may have done so.
-fn remove(storage: &dyn Storage, name: &str, told: &mut Vacuumed) -> Result<()> {
-    told.bytes += storage.delete(name)?.unwrap_or_default();
+fn remove(storage: &dyn Storage, name: &str, vacuumed: &mut Vacuumed) -> Result<()> {
+    vacuumed.bytes += storage.delete(name)?.unwrap_or_default();
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub struct RunFile {
     pub bytes: u64,
     /// The number of the version in which the file came into the store.
     pub since: u64,
-    /// The epoch by which it was written, in a forgetting store; 0 in others.
+    /// The epoch of a forgetting store when it was written; 0 in others.
     pub(super) epoch: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct Version {
     pub fence: u64,
     /// The epoch that a forgetting store has come to; 0 in others.
     pub(super) epoch: u64,
-    /// The epoch that an update goes no further than by the clock: that of the commit that it repeats.
+    /// An update's clock goes no further than this epoch, which is that of the commit that it repeats.
     pub(super) until: Option<u64>,
     /// The last token of each application.
     pub tokens: BTreeMap<String, Done>,
@@ -128,8 +128,8 @@ impl Version {
         self.tokens.get(&token.application).is_some_and(|done| done.number >= token.number)
     }
 
-    /// Entries in the files of all shards, and records in all runs: the most that the version can have. A record that was
-    /// folded into a shard counts twice until its run is merged or named no more, and one that takes a copy counts too.
+    /// Entries in the files of all shards, and records in all runs: an upper bound of the entries. A record that was
+    /// folded into a shard counts twice until its run is merged or dropped, and a record of a removal counts too.
     /// [`StoreInfo::entries`](super::StoreInfo::entries) is nearer.
     pub fn entries(&self) -> u64 {
         let of_shards = self.shards.values().map(|shard| shard.entries);
@@ -142,7 +142,7 @@ impl Version {
         of_shards.chain(self.runs.iter().map(|run| run.bytes)).fold(0, u64::saturating_add)
     }
 
-    /// The number up to which a shard's file has what runs hold; 0 without a file.
+    /// A shard's file has the records of runs up to this number; 0 without a file.
     pub(super) fn folded(&self, shard: u32) -> u64 {
         self.shards.get(&shard).map_or(0, |file| file.folded)
     }
@@ -157,8 +157,8 @@ impl Version {
             || other.runs.iter().any(|run| is_new(run.since) && self.names_run(run.name))
     }
 
-    /// Whether it still tells the records of a run that a version before it names from all later ones: it names the run,
-    /// or one that was made of the runs up to that version alone.
+    /// Whether it keeps the records of an earlier version's run apart from later records: it names the run, or a merged run
+    /// without records after that version.
     pub(super) fn keeps_apart(&self, run: &RunFile, before: u64) -> bool {
         self.runs.iter().any(|own| own.from <= run.from && run.to <= own.to && own.to <= before)
     }

@@ -146,12 +146,12 @@ impl Batches for Writer {
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
-        self.insert_telling(keys, Told::New, new)
+        self.insert_reporting(keys, Told::New, new)
     }
 
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
         let mut inserted = Inserted::all_new(keys.len());
-        let refused = self.insert_telling(keys, Told::Seen, |index| inserted.set_seen(index))?;
+        let refused = self.insert_reporting(keys, Told::Seen, |index| inserted.set_seen(index))?;
         Ok(inserted.with_refused(refused))
     }
 
@@ -163,7 +163,7 @@ impl Batches for Writer {
 
 impl Writer {
     /// Inserts all keys, and calls `done` with the indices of those that `told` says, in any order.
-    pub(crate) fn insert_telling<K: Key + Sync>(
+    pub(crate) fn insert_reporting<K: Key + Sync>(
         &mut self,
         keys: &[K],
         told: Told,

@@ -22,8 +22,8 @@ use super::paths::{Sink, check_outputs, is_filter, is_store, is_store_and_no_key
 use super::quantity;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Source};
 
-/// The argument behind `--wait` that may be its seconds or a key, if there is one. clap takes it for a key or a file, and
-/// people most often mean seconds: only they can say.
+/// The argument behind `--wait` that may be its seconds or a key. clap takes it for a key or a file, and people most often
+/// mean seconds: the tool asks.
 pub(super) fn unclear_wait(arguments: &[OsString]) -> Option<&OsString> {
     let options = arguments.iter().take_while(|argument| *argument != "--");
     let both = options.clone().zip(options.skip(1));
@@ -59,7 +59,7 @@ pub(super) struct KeyArgs {
     plain: bool,
 
     /// Read zstd inputs with windows up to 2^31 bytes, as `zstd --long=31` writes them: that takes up to 2 GiB of memory.
-    /// Windows up to 2^27 are read in any case
+    /// Windows up to 2^27 need no option
     #[arg(long, value_name = "31", value_parser = quantity::long_window, conflicts_with_all = ["keys", "plain"])]
     long: Option<u8>,
 
@@ -97,7 +97,7 @@ impl ThreadArgs {
 
 #[derive(Args)]
 pub(super) struct ReadArgs {
-    /// Take the filter for one that was closed and that nobody will change: no lock is needed, and nothing is written
+    /// Assume that the filter was closed and never changes: takes no lock, and writes nothing
     #[arg(long)]
     sealed: bool,
 }

@@ -12,7 +12,7 @@ use super::store::AnyReader;
 
 /// Copy a filter, as of one commit, to a new file or over another filter
 ///
-/// A writer may go on meanwhile: the copy holds all commits made before it. `cp` would miss the commits that are still
+/// A writer may go on writing: the copy holds all commits made before it. `cp` would miss the commits that are still
 /// in the journal. The copy has a uuid of its own.
 #[derive(Args)]
 #[command(after_help = "\

@@ -14,7 +14,7 @@ use super::quantity;
 /// The false-positive rate of a filter that `dedup` creates. A false positive loses a new row; one more byte a key
 /// costs less.
 pub(super) const DEDUP_RATE: Option<f64> = Some(1e-5);
-/// The same for a forgetting filter, in which 1e-5 would take two more bytes a key.
+/// The same for a forgetting filter, where 1e-5 would take two more bytes a key.
 pub(super) const FORGETTING_RATE: Option<f64> = Some(1e-4);
 
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub(super) struct Shape {
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
 
-    /// Slots per bucket, 2 to 7, in place of a rate: the fewer they are, the more bits each has to tell keys apart
+    /// Slots per bucket, 2 to 7, in place of a rate: the fewer slots, the more bits each has, and the lower the rate
     #[arg(long, value_name = "N", conflicts_with = "false_positive_rate", value_parser = slots)]
     slots_per_bucket: Option<SlotsPerBucket>,
 
@@ -71,7 +71,7 @@ pub(super) struct Shape {
 /// Whether a filter doubles itself, by the words of the option.
 pub(super) const GROWTH: [(&str, Growth); 2] = [("auto", Growth::Auto), ("never", Growth::Never)];
 
-/// The options with which an existing filter or store was created, and their values.
+/// The creation options of an existing filter or store, and their values.
 macro_rules! created_with {
     ($created:expr) => {{
         let slots = $created.slots_per_bucket;
@@ -156,7 +156,7 @@ impl Shape {
         self.forget_after.is_some() || self.keep_newest.is_some()
     }
 
-    /// [`Error::Newest`] if the newest keys are to be kept, which no store does.
+    /// [`Error::Newest`] if the options ask to keep the newest keys, which no store does.
     pub(super) fn check_for_store(&self, store: &Path) -> Result<(), Failure> {
         match self.keep_newest {
             Some(_) => Err(Error::Newest { path: store.to_owned(), op: "a store" }.into()),

@@ -17,8 +17,8 @@ use super::window::Window;
 
 /// Print keys seen for the first time, and remember them
 ///
-/// Keys are printed in the order in which they come. A new key that looks the same to the filter as one before is not
-/// printed; that happens at the false-positive rate, and --stats says how many such keys are to be expected. So the
+/// Keys are printed in the order of the input. A new key that looks the same to the filter as an earlier key is not
+/// printed; that happens at the false-positive rate, and --stats says how many such keys to expect. So the
 /// rate of a filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting
 /// filter stores every occurrence, and each key is printed once all the same. A forgetting filter (--forget-after, --keep-newest)
 /// prints a key again once it has forgotten it; it does not forget by itself, but by the clock of each run.

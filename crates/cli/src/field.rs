@@ -39,12 +39,12 @@ pub(super) struct FieldArgs {
     /// Inputs are Parquet files, and the key is this column, whose values are printed, not rows. It is a string, binary,
     /// integer, boolean or UUID one. user.name is the field `name` of the struct `user`, as in --json-field. Values are printed each on a line (with
     /// -0, before a NUL, for values that hold newlines): no other column is read. A row that is null has no key. This
-    /// needs a gowk built with the feature `parquet`, as that of the Python package is
+    /// needs a gowk built with the feature `parquet`, like the Python package's
     #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "plain"], group = "records")]
     column: Option<String>,
 
     /// What becomes of records that lack the field, or hold an empty or no single value in it: they are left out, printed as new ones
-    /// are, or the first of them is an error. If no record has the field, that is an error in any case
+    /// are, or the first of them is an error. It is always an error if no record has the field
     #[arg(long, value_enum, default_value_t, requires = "records")]
     pub(super) missing: Missing,
 

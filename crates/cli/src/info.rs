@@ -46,7 +46,7 @@ pub(super) struct Print {
     #[arg(long, conflicts_with_all = ["json", "show_seed"])]
     prometheus: bool,
 
-    /// Also print the seed of the hash. Keep it from those who choose the keys: who knows it can craft keys that collide
+    /// Also print the seed of the hash. Keep it from people who choose the keys: with it they can craft keys that collide
     #[arg(long)]
     show_seed: bool,
 }

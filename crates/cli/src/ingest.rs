@@ -24,7 +24,7 @@ use super::stop::Stop;
 /// Run a job: new keys of many files into a filter, each exactly once
 ///
 /// JOB.toml names the filter, the inputs, and perhaps a file for the keys seen for the first time. The filter is
-/// created if it is not there. Inputs are plain, gzip or zstd files, which are told apart by their first bytes. A run
+/// created if it is not there. Inputs are plain, gzip or zstd files, recognized by their first bytes. A run
 /// reads what is new since the last one: files that were not read yet, and what was added to the end of others. After
 /// a crash, `kill -9` or a signal, run the same command again: it goes on exactly where the last commit was.
 #[derive(Args)]

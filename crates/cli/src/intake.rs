@@ -1,12 +1,12 @@
 //! Takes keys from the input into a filter or store; the verbs that write share this.
 //!
-//! Invariants, besides those of the [pump](gowk_ingest::Pump):
+//! Invariants, besides the [pump's](gowk_ingest::Pump):
 //!
 //! 1. If printing fails, the keys since the last commit are rolled back.
 //! 2. After any other failure the keys that a filter has taken are committed, and the message says how many they are.
 //!    If a commit may be durable or not, the message says which keys are in doubt, and how to find out.
 //! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it as it was. Keys that other
-//!    processes have committed meanwhile are not printed, and not counted as new.
+//!    processes have committed first are not printed, and not counted as new.
 
 mod loss;
 mod outputs;
@@ -60,7 +60,7 @@ pub(super) struct IntakeArgs {
     commit_every_seconds: Option<NonZeroU64>,
 
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}: its number,
-    /// and the keys taken so far in this run. The event is "unknown" if a failure leaves open whether that
+    /// and the keys that this run has taken. The event is "unknown" if a failure leaves open whether that
     /// commit is durable
     #[arg(long)]
     json: bool,
@@ -80,7 +80,7 @@ pub(super) struct IntakeArgs {
 /// The arguments that the inserting verbs share.
 #[derive(Args)]
 pub(super) struct InsertArgs {
-    /// Append keys that the filter or store has no room for to this file, ended as those of the output are
+    /// Append keys that the filter or store has no room for to this file, ended like keys of the output
     #[arg(long, value_name = "PATH")]
     refused: Option<PathBuf>,
 
@@ -89,7 +89,7 @@ pub(super) struct InsertArgs {
     seen: Option<PathBuf>,
 
     /// Report counts on standard error at the end: how many keys were read, new, seen before and refused, how many records had no
-    /// key, and how long it took; on a terminal this is said in any case
+    /// key, and how long it took; on a terminal this is the default
     #[arg(long)]
     stats: bool,
 
@@ -334,12 +334,12 @@ struct Intake<'a> {
     /// Whether the next commit is the last one.
     is_end: bool,
     pace: Pace,
-    /// Bytes of the inputs read so far, and all of them if their number is known.
+    /// Bytes that were read from the inputs, and all of them if their number is known.
     read: Arc<AtomicU64>,
     bytes: Option<u64>,
     stop: Stop,
     loss: Loss,
-    /// The keys taken; those removed count as new.
+    /// The keys taken; removed keys count as new.
     tally: Tally,
     /// Printed keys that another process has printed too.
     printed_elsewhere: u64,

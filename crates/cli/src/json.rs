@@ -12,7 +12,7 @@ use super::output;
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event<'a> {
-    /// A commit. `keys` were taken from the input so far in this run.
+    /// A commit. This run has taken `keys` from the input.
     Commit { number: u64, keys: u64 },
     /// A commit that may be durable or not.
     Unknown { number: u64, keys: u64 },
@@ -27,7 +27,7 @@ pub(super) enum Event<'a> {
     Summary {
         /// Keys taken from the input.
         read: u64,
-        /// The keys that were not there before, including those without room.
+        /// The keys that were not there before, including keys without room.
         new: u64,
         seen: u64,
         refused: u64,

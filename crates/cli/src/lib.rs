@@ -53,10 +53,10 @@ use outcome::Outcome;
 /// A set of keys on disk in about two bytes a key: has this key been seen?
 ///
 /// FILE is a cuckoo filter. A key that was inserted is always found. A key that was never inserted is found at a
-/// known, small rate. One process writes to the filter at a time, and any number read it meanwhile. It survives
+/// known, small rate. One process writes to the filter at a time, while any number read it. It survives
 /// crashes, and doubles itself when it is full.
 ///
-/// Keys are the arguments after FILE, else the lines of each --input, else those of standard input.
+/// Keys are the arguments after FILE, else the lines of each --input, else the lines of standard input.
 #[derive(Parser)]
 #[command(name = "gowk", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Gowk {

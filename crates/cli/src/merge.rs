@@ -19,7 +19,7 @@ use super::paths::is_same;
 ///
 /// All of them must have the same kind, seed, slots per bucket and shard, and numbers of regions whose quotients are
 /// powers of two: create each with `gowk create --like` another. If FILE does not exist, it is created like the first
-/// OTHER. It doubles if there is no room. One commit at the end publishes all keys, or none.
+/// OTHER. It doubles when it is full. One commit at the end publishes all keys, or none.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -238,7 +238,7 @@ impl Output {
         Ok(())
     }
 
-    /// The hash of the file's path, by which a filter remembers it; `None` if it is no file.
+    /// The hash of the file's path, which identifies it in a filter's metadata; `None` if it is no file.
     pub(super) fn place(&self) -> Option<u64> {
         let path = self.path.as_deref().filter(|_| self.is_file)?;
         Some(xxh3_64(path.canonicalize().ok()?.as_os_str().as_bytes()))
@@ -313,7 +313,7 @@ impl Output {
     }
 }
 
-/// How long a file is of which a filter remembers that.
+/// The length of a file that a filter remembers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Written {
     /// The hash of its canonical path.

@@ -8,7 +8,7 @@ use indicatif::{BinaryBytes, HumanCount, HumanDuration, ProgressBar, ProgressSty
 
 use super::{bar, output};
 
-/// The time between two changes of the bar, each of which looks at the filter.
+/// The time between two changes of the bar. Each change looks at the filter.
 const OFTEN: Duration = Duration::from_millis(200);
 /// The time between two lines.
 const SELDOM: Duration = Duration::from_secs(10);

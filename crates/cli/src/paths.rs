@@ -68,7 +68,8 @@ impl<'a> Sink<'a> {
 
 /// Fails if one of these outputs is a file of a filter or store, of this run or any other; if it is an input, which
 /// would be read and written without end; or if two are one file. A file is known by device and inode. Devices and pipes
-/// may come more than once. `filters` are those of this run, which need not exist yet; the input `-` is standard input.
+/// may come more than once. `filters` are the filters of this run, which need not exist yet; the input `-` is standard
+/// input.
 pub(super) fn check_outputs<'a>(
     outputs: &[Sink<'_>],
     inputs: impl Iterator<Item = &'a Path> + Clone,
@@ -122,12 +123,12 @@ fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     (is_store(filter) && is_inside()).then(|| format!("in {}, the folder of the store", filter.display()))
 }
 
-/// The store in whose folder a file with this canonical path lies.
+/// The store that a file with this canonical path belongs to.
 pub(super) fn store_of(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|folder| is_store(folder))
 }
 
-/// The process that holds a filter's writer lock, as far as the system tells.
+/// The process that holds a filter's writer lock, if the system shows it.
 pub(super) fn holder(filter: &Path) -> Option<u32> {
     let [_, _, lock] = own(filter);
     let inode = format!(":{} ", lock.metadata().ok()?.ino());

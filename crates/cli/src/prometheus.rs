@@ -131,7 +131,7 @@ pub(super) fn tell(filters: &[Told<'_>], output: &mut Output) -> Result<(), Fail
     print(&[written], filters.iter().map(|told| (told.file, told.last_written.and_then(since))), output)
 }
 
-/// Prints the metrics of verified filters and stores. One that cannot be opened is not clean, and has no other metric.
+/// Prints the metrics of verified filters and stores. A file that cannot be opened is not clean, and has no other metric.
 pub(super) fn tell_verified(
     verified: &[(&Path, Option<Found>)],
     now: SystemTime,

@@ -96,8 +96,8 @@ impl Refusals {
         }
     }
 
-    /// The end of a run that committed its `keys` keys except those without room, which are in the file `written` unless
-    /// they were written here. A signal may have ended it: then that there was no room is only noted.
+    /// The end of a run that committed its `keys` keys except keys without room, which are in the file `written` unless
+    /// they were written here. If a signal has ended it, lack of room is only noted.
     pub(super) fn outcome(
         mut self,
         keys: u64,

@@ -57,7 +57,7 @@ impl Report {
     }
 }
 
-/// The foot of the page: when it was made, and by which version.
+/// The foot of the page: when it was made, and with which version.
 fn made(path: &Path) -> String {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     format!("{}, as of {}", path.display(), quantity::time(SystemTime::now()))

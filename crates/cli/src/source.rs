@@ -36,13 +36,13 @@ pub(super) type KeyFeed = Feed<Piece<Read>, Error>;
 /// The command's input.
 pub(super) struct Source {
     pub(super) feed: KeyFeed,
-    /// Bytes read so far, before decompression.
+    /// Bytes that were read, before decompression.
     pub(super) read: Arc<AtomicU64>,
     /// Bytes to read; `None` if that is unknown, as for a pipe.
     pub(super) bytes: Option<u64>,
 }
 
-/// What the reading thread tells of a piece besides its keys.
+/// What the reading thread reports of a piece besides its keys.
 pub(super) struct Read {
     /// The place of its first key.
     pub(super) first: Place,
@@ -351,7 +351,7 @@ impl One<'_> {
     }
 }
 
-/// Notes how many records of an input had no key; `done` says what was done with those that lack a field, and `time` what
+/// Notes how many records of an input had no key; `done` says what was done with records that lack a field, and `time` what
 /// their times are called.
 pub(super) fn note_skipped(
     input: impl fmt::Display,
@@ -369,7 +369,7 @@ pub(super) fn note_skipped(
         output::note(format_args!("{input}: {no_time} records were {done} that have no valid {time}"));
     }
     if let (1.., Some(path)) = (malformed, rejects) {
-        // They may not be written yet.
+        // They may still be unwritten.
         output::note(format_args!("{input}: {malformed} malformed records, for {}", path.display()));
     }
 }
@@ -406,7 +406,7 @@ fn records(path: &Path, rules: &Rules, unpack: Unpack, read: Arc<AtomicU64>) -> 
     Records::of_file(name(path), file(path)?, rules, unpack, read)
 }
 
-/// The first bytes of a regular file, enough to tell its format; none of a pipe, which gives each byte only once.
+/// The first bytes of a regular file, enough to recognize its format; none of a pipe, which gives each byte only once.
 pub(super) fn beginning(path: &Path) -> Vec<u8> {
     let mut first = Vec::new();
     if path.metadata().is_ok_and(|metadata| metadata.is_file())

@@ -26,7 +26,7 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The exit code after the output was closed: the one that a shell reports for a process killed by SIGPIPE.
+/// The exit code after the output was closed, as a shell reports it for a process killed by SIGPIPE.
 pub(super) const OUTPUT_CLOSED: u8 = 128 + SIGPIPE as u8;
 
 /// Whether a signal has come.

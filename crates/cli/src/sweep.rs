@@ -13,10 +13,10 @@ use super::quantity;
 
 /// Make a forgetting filter forget what it need not keep any longer
 ///
-/// A forgetting filter has a time of its own, which goes on with the keys that come. Readers judge by it. So a filter that
-/// gets no keys forgets none; this verb brings it to the time of the clock, and empties the room of all keys that it
-/// forgets. A filter that gets keys does the same by and by. Of a store, it writes the shards anew that have anything to
-/// forget, as `store compact --all` does.
+/// A forgetting filter has a time of its own, which advances with the keys that come. Readers judge by it. So a filter that
+/// gets no keys forgets none; this verb brings it to the time of the clock, and empties the slots of all keys that it
+/// forgets. A filter that gets keys does so gradually. In a store, it rewrites the shards that have anything to forget, as
+/// `store compact --all` does.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

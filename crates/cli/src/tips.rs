@@ -37,7 +37,7 @@ fn here(names: &'static [(&str, &str)], other: &str) -> Option<&'static str> {
     names.iter().find(|(_, others)| others.split(' ').any(|name| name == other)).map(|(name, _)| *name)
 }
 
-/// The most letters by which a misspelt word may differ from a verb.
+/// A misspelt word differs from a verb by at most this many letters.
 const NEAR: usize = 2;
 
 fn text(error: &clap::Error, kind: ContextKind) -> String {

@@ -1,7 +1,7 @@
 //! Several filters and stores that `gowk check` and `gowk dedup` look into: a key is known if any of them has it.
 //!
-//! They are only read. `dedup` puts each key into a filter of its own in any case, so a window of several days forgets
-//! a key only when it has not come for that many days.
+//! They are only read. `dedup` also puts each key into its own filter, so a window of several days forgets a key only when
+//! it has not come for that many days.
 
 use std::path::{Path, PathBuf};
 
@@ -43,13 +43,13 @@ impl Window {
         })
     }
 
-    /// The requests to servers of those stores that lie in buckets; `None` if none does.
+    /// The requests to servers of stores in buckets; `None` without such a store.
     pub(super) fn requests(&self) -> Option<Requests> {
         let requests = self.0.iter().filter_map(|(_, reader)| reader.requests());
         requests.reduce(|one, other| one + other)
     }
 
-    /// For each key, whether any of the filters and stores has it; empty if there are none.
+    /// For each key, whether any of the filters and stores has it; empty without any.
     pub(super) fn known(&self, keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
         let Some(((_, first), others)) = self.0.split_first() else { return Ok(Vec::new()) };
         let mut known = first.contains_batch(keys)?;

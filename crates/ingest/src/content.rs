@@ -31,7 +31,7 @@ pub(super) struct Content {
     unpack: Unpack,
     /// `None` for a stream that is read once.
     file: Option<File>,
-    /// Bytes up to `hashed` are hashed, those up to `at` are taken, and those up to `end` are read but not taken yet.
+    /// Bytes up to `hashed` are hashed, bytes up to `at` are taken, and bytes up to `end` are read but not taken yet.
     buffer: Vec<u8>,
     hashed: usize,
     at: usize,
@@ -91,7 +91,7 @@ impl Content {
         &self.buffer[self.at..self.end]
     }
 
-    /// Reads more bytes behind those that wait; false at the end.
+    /// Reads more bytes behind the bytes that wait; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
         // Moves nothing otherwise: moving a long record at each filling would take quadratic time.
@@ -174,7 +174,7 @@ impl Content {
         self.last
     }
 
-    /// Bytes of the file read so far.
+    /// Number of bytes that were read from the file.
     pub(super) fn raw(&self) -> u64 {
         self.decoder.raw()
     }

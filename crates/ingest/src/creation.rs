@@ -1,4 +1,4 @@
-//! The options with which a job creates its filter if it does not exist.
+//! A job's options for creating its filter if it does not exist.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Creation {
         self.keep_newest.into_iter().fold(options, Options::keep_newest)
     }
 
-    /// Adds the options for creating the filter to those for opening it.
+    /// Adds the options for creating the filter to the options for opening it.
     pub(super) fn apply(&self, options: Options) -> Options {
         let options = options.growth(self.growth);
         let options = self.capacity.into_iter().fold(options, Options::capacity);

@@ -117,7 +117,7 @@ impl Csv {
     }
 }
 
-/// The columns of the key and, behind them, that of the time, if the rules have one.
+/// The columns of the key, and behind them the column of the time, if the rules have one.
 pub(super) fn wanted(key: &[Column], rules: &Rules) -> Vec<Column> {
     let time = rules.time.iter().filter_map(|time| match time {
         TimeField::Column(column) => Some(column),
@@ -150,7 +150,7 @@ pub(super) fn found(content: &mut Content, dialect: Dialect, wanted: &[Column]) 
     columns(content.path(), &record, any, wanted)
 }
 
-/// The first record as it is in the file; empty if there is none.
+/// The first record as it is in the file; empty in an empty file.
 pub(super) fn header(content: &mut Content, dialect: Dialect) -> Result<Vec<u8>, Error> {
     let mut record = Record::new(dialect);
     record.read(content)?;
@@ -242,7 +242,7 @@ pub(super) fn shown_record(record: &[u8]) -> String {
 /// The current record; the next one takes its place.
 struct Record {
     reader: Reader,
-    /// The record's bytes as they are in the file, without the line ends before it, and with the one that ends it.
+    /// The record's bytes as they are in the file, without the line ends before it, with its own line end.
     raw: Vec<u8>,
     text: Vec<u8>,
     ends: Vec<usize>,

@@ -107,11 +107,11 @@ const WITHIN: u64 = 1 << 63;
 pub(super) struct Cursor {
     pub(super) all_read: bool,
     pub(super) total: Tally,
-    /// The hash of the options by which inputs are read.
+    /// The hash of the options for reading inputs.
     pub(super) options: u64,
     /// The output of each [`OutputKind`](super::job::OutputKind).
     pub(super) outputs: [Option<Written>; 3],
-    /// The inputs that were read in part; the one that is being read, and others that could not be read to their ends.
+    /// The inputs that were read in part: the current input, and others that could not be read to their ends.
     pub(super) partly: Vec<Partly>,
     /// By id.
     pub(super) finished: Vec<(InputId, Finished)>,
@@ -263,8 +263,8 @@ impl Cursor {
         Some(cursor)
     }
 
-    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and those with the longest
-    /// names read in part, [`MOST_PARTLY`] at most.
+    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and up to [`MOST_PARTLY`]
+    /// with the longest names read in part.
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let (mut more, mut names) = (0, Vec::new());
         for (id, name) in inputs {

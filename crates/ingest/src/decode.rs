@@ -1,4 +1,4 @@
-//! The content of streams: plain, gzip or zstd, told apart by their first bytes.
+//! The content of streams: plain, gzip or zstd, recognized by their first bytes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read, Seek, SeekFrom};
@@ -105,7 +105,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Waits until the first bytes tell the packing: most often for one read. `read` counts the bytes of the stream.
+    /// Waits until the first bytes show the packing: most often for one read. `read` counts the bytes of the stream.
     pub(super) fn new(
         stream: impl Read + Send + 'static,
         unpack: Unpack,
@@ -171,7 +171,7 @@ impl Decoder {
         Ok(Self { packing, stream, read })
     }
 
-    /// Bytes of the stream read so far; all of them once its content has ended.
+    /// Number of bytes that were read from the stream; all of them once its content has ended.
     pub(super) fn raw(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }

@@ -120,7 +120,7 @@ impl Destination {
         self
     }
 
-    /// Opens the filter or the store of a job; creates a filter if there is neither.
+    /// Opens the filter or the store of a job; creates a filter if neither exists.
     pub(super) fn open(job: &Job, options: &Options) -> Result<Self, Error> {
         let options = &job.asked(options.clone());
         if Store::is_at(&job.filter) {
@@ -185,7 +185,7 @@ impl Destination {
         if is_last { Ok(()) } else { Err(to.overtaken()) }
     }
 
-    /// The requests that this run has made to a server; `None` if there is none.
+    /// The requests that this run has made to a server; `None` for filters and stores in folders.
     pub fn requests(&self) -> Option<Requests> {
         match &self.0 {
             To::Filter(_) => None,
@@ -227,7 +227,7 @@ impl Destination {
         Ok(Duration::from_millis(retention.map_or(0, |retention| retention.forget_after)))
     }
 
-    /// The metadata, in which the cursors of jobs are.
+    /// The metadata, which holds the cursors of jobs.
     pub(super) fn metadata(&self) -> Result<Metadata, Error> {
         match &self.0 {
             To::Filter(writer) => Ok(writer.metadata()?.clone()),
@@ -339,8 +339,8 @@ impl Destination {
         }
     }
 
-    /// Like [`commit`](Self::commit), but keys that others have committed to a store meanwhile are judged again, as
-    /// [`Update::commit_rebased`] says. Gives those that are not new any more, too.
+    /// Like [`commit`](Self::commit), but judges keys again that other processes have committed to the store, as
+    /// [`Update::commit_rebased`] says. Also returns the keys that are not new any more.
     pub(super) fn commit_rebased(&mut self) -> Result<(Option<u64>, Rejudged), Error> {
         match &mut self.0 {
             To::Filter(_) => Ok((self.commit()?, Rejudged::default())),
@@ -348,7 +348,7 @@ impl Destination {
         }
     }
 
-    /// Judges the keys of a store by its newest version, and gives those that are not new any more; none for a filter.
+    /// Judges the keys of a store by its newest version, and returns the keys that are not new any more; none for a filter.
     pub(super) fn rebase(&mut self) -> Result<Rejudged, Error> {
         match &mut self.0 {
             To::Filter(_) => Ok(Rejudged::default()),
@@ -372,7 +372,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Whether the next commit has a token, with which the caller can ask again for what was new.
+    /// Whether the next commit has a token, so that the caller can find out later which keys were new.
     pub(super) const fn has_token(&self) -> bool {
         match &self.0 {
             To::Filter(_) => false,

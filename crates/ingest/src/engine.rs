@@ -302,7 +302,7 @@ fn ended<'r>(job: &Job, record: &'r [u8]) -> &'r [u8] {
 }
 
 impl Task {
-    /// Bytes of the file to read, including those that are read again for comparison.
+    /// Bytes of the file to read, including bytes that are read again for comparison.
     const fn bytes(&self) -> u64 {
         match self.state {
             State::Finished => 0,

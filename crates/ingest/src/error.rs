@@ -19,7 +19,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] gowk::store::Error),
 
-    /// Another run of the same job has committed to the store meanwhile.
+    /// Another run of the same job has committed to the store since this run began.
     #[error(
         "{}: another run of this job is under way, or has just ended; run the job again when none is",
         store.display()
@@ -104,7 +104,7 @@ pub enum Error {
         jobs: Vec<(String, usize)>,
     },
 
-    /// The cursor in the filter is not one that this build can read.
+    /// This build cannot read the cursor in the filter.
     #[error(
         "{}: what it remembers of job `{job}` is unreadable or written by a newer gowk; use that one, or begin the \
          job anew once that is forgotten",
@@ -197,7 +197,7 @@ pub enum JobProblem {
         /// The nearest known key, with its table if that is another one.
         suggestion: String,
     },
-    /// The `[input]` table gives other rules for keys than those by which inputs were read to their ends.
+    /// The `[input]` table gives other rules for keys than the earlier runs, which have read inputs to their ends.
     #[error(
         "other [input] options than those by which {inputs} inputs were read to their ends, so that their keys would stay \
          what they were; change the options back, or begin the job anew: forget it"
@@ -600,7 +600,7 @@ pub enum OutputProblem {
         /// What it is.
         is: String,
     },
-    /// The output holds other bytes than those committed.
+    /// The output differs from what was committed.
     #[error(
         "its first {committed} bytes are not what this job wrote; \
          put the file back, or move this one away and begin a new one"

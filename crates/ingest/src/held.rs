@@ -14,7 +14,7 @@ const MEMORY: usize = 64 << 20;
 /// Bytes before each record: the hash of its key, whether it has one, and its length.
 const HEAD: usize = 16 + 1 + 8;
 
-/// Records in the order in which they came.
+/// Records in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     memory: Vec<u8>,
@@ -26,7 +26,7 @@ fn failed(op: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 impl Held {
-    /// Keeps a record; `hash` is that of its key, if it has one.
+    /// Keeps a record with the hash of its key, if it has a key.
     pub(super) fn push(&mut self, hash: Option<KeyHash>, record: &[u8]) -> Result<(), Error> {
         let key = hash.map_or(0, KeyHash::get).to_le_bytes();
         let (has_key, length) = ([u8::from(hash.is_some())], (record.len() as u64).to_le_bytes());

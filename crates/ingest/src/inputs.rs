@@ -26,7 +26,7 @@ pub(super) struct InputId(pub(super) u64);
 /// A file to read, as it was found.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Input {
-    /// The name by which the cursor knows the input: relative to the folder of the job file if the input lies in there.
+    /// The input's name in the cursor: relative to the folder of the job file if the input lies in there.
     pub(super) name: PathBuf,
     /// The path to open.
     pub(super) path: PathBuf,
@@ -152,7 +152,7 @@ mod tests {
             let error = names(&format!("['a.gz', './{own}']")).unwrap_err();
             assert!(error.contains(&format!("/{own}: belongs to the job itself")), "{error}");
         }
-        // An ordinary input: its name only begins like that of a temporary file.
+        // An ordinary input: its name only begins like a temporary file's.
         std::fs::write(dir.path().join("f-new-keys.txt"), "k").unwrap();
         assert_eq!(names("['f-new*']").unwrap(), ["f-new-keys.txt"]);
         for (paths, problem) in [

@@ -83,7 +83,7 @@ impl OutputKind {
 }
 
 impl Job {
-    /// Adds the kind, the time for which keys are kept and the key rules that the job asks for, if any.
+    /// Adds the kind, the lifetime of keys and the key rules that the job asks for, if any.
     pub(super) fn asked(&self, options: Options) -> Options {
         let options = self.creation.ask(options);
         if self.rules.key.is_plain() { options } else { options.key_rules(self.rules.key) }

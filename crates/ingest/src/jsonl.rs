@@ -26,7 +26,7 @@ impl Jsonl {
     }
 
     /// The next record. Its key is the text of a string, or a number, `true` or `false` as it is written. Skips an
-    /// empty line, one without such a value in the field, and one without a time if it is to have one.
+    /// empty line, a line without such a value in the field, and a line without a time if the rules ask for one.
     pub(super) fn next<'a>(
         &'a mut self,
         content: &'a mut Content,
@@ -72,7 +72,7 @@ impl Jsonl {
     }
 }
 
-/// The single value to which the names of a path lead in the object of a line; `None` if there is none.
+/// The single value at a path of names in the object of a line; `None` without such a value.
 fn value<'a>(path: &[String], line: &'a [u8]) -> serde_json::Result<Option<Cow<'a, str>>> {
     let mut parser = serde_json::Deserializer::from_slice(line);
     let raw = Pick(path).deserialize(&mut parser)?;
@@ -86,7 +86,7 @@ fn value<'a>(path: &[String], line: &'a [u8]) -> serde_json::Result<Option<Cow<'
     }
 }
 
-/// Picks the value to which these names lead; the last one if several have these names. There is at least one name.
+/// Picks the value at a path of at least one name; the last one if several have these names.
 struct Pick<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {

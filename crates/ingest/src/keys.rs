@@ -1,7 +1,7 @@
 //! Keys on their way from a stream into a filter.
 //!
 //! The tool and the [ingest jobs](crate) feed their filters with this module. A separate thread reads, so a
-//! slow stream holds up nothing else: the receiver of the keys learns at once if there are none yet, and a clock or a
+//! slow stream holds up nothing else: the receiver of the keys does not block while none has come, and a clock or a
 //! signal can wake it.
 //!
 //! * A [`Batch`] holds any number of keys one after the other, in two allocations.

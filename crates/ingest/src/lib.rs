@@ -34,7 +34,7 @@
 //!
 //! # Records of any format
 //!
-//! Jobs are made of parts that other programs can use, as the command-line tool does. [`Input`] tells how a stream is
+//! Jobs are made of parts that other programs can use, as the command-line tool does. [`Input`] recognizes how a stream is
 //! compressed, and [`Records`] finds its records and their keys. [`Pump`] takes [`Piece`]s of them into a
 //! [`Destination`], a filter or a store, and commits; [`Work`] writes the new keys.
 //!

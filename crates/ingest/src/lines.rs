@@ -37,7 +37,7 @@ pub enum Found<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Skip {
-    /// The line is empty, in a format in which that is no record.
+    /// The line is empty, and the format has no empty records.
     Blank,
     /// Its key is empty.
     Empty,
@@ -105,8 +105,8 @@ pub(super) fn line(content: &mut Content, separator: u8) -> Result<Option<Option
     }
 }
 
-/// The next line, `number` of those read so far, in which a record has fields; `None` at the end of the content. Fails if
-/// it is longer than [`LONGEST_RECORD`].
+/// The next line as a record with fields, and counts it in `number`; `None` at the end of the content. Fails if it is longer
+/// than [`LONGEST_RECORD`].
 #[inline]
 pub(super) fn record_line(content: &mut Content, number: u64) -> Result<Option<&[u8]>, Error> {
     match next(content, b'\n', LONGEST_RECORD)? {

@@ -22,7 +22,7 @@ use super::job::{Job, OutputKind};
 
 /// Bytes gathered before they are written or compressed.
 const BUFFER: usize = 256 * 1024;
-/// Bytes before the committed length whose hash tells whether the file is still the same.
+/// Bytes before the committed length whose hash shows whether the file is still the same.
 const TAIL: u64 = 4096;
 const LEVEL: i32 = 3;
 

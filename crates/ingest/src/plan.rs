@@ -21,7 +21,7 @@ use crate::keys::LONGEST;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The inputs in the order in which they would be read.
+    /// The inputs in the order of reading.
     pub inputs: Vec<PlannedInput>,
     /// Why other inputs cannot be read.
     pub failed: Vec<Error>,
@@ -82,7 +82,7 @@ pub(super) struct Task {
 /// The inputs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    /// All that can be read, including those with nothing left to read. Those read in part come first.
+    /// All inputs that can be read, also if nothing is left to read. Inputs that were read in part come first.
     pub(super) tasks: Vec<Task>,
     /// Why others cannot be read.
     pub(super) failed: Vec<Error>,
@@ -138,8 +138,8 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     Err(Error::Job { path: job.path.clone(), line: None, problem })
 }
 
-/// The header with which outputs of whole records have to begin: all inputs left to read share it. `None` if there are no
-/// such outputs, or no header, or nothing is left to read.
+/// The header that outputs of whole records begin with: all inputs left to read share it. `None` without such outputs,
+/// without a header, or if nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
     let Some(dialect) = job.header_dialect() else { return Ok(None) };
     let mut common = csv::CommonHeader::default();

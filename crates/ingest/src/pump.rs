@@ -40,7 +40,7 @@ pub struct Piece<P> {
     pub keyless: Vec<usize>,
     /// The records left out, by why they have no key.
     pub skipped: Tally,
-    /// Those of them that are not blank; `None` to keep none.
+    /// The records without a key that are not blank; `None` to keep none.
     pub rejects: Option<Batch>,
     /// Whether a commit must follow this piece.
     pub commit: bool,
@@ -78,8 +78,8 @@ impl<P> Piece<P> {
         Self { keys, times, records: None, keyless, skipped, rejects: None, commit: false, place }
     }
 
-    /// Adds a record that was found by these rules. One that lacks the field or a time is kept if `keeps` says so; any
-    /// other one without a key is left out. Both are counted. Returns why it has no key.
+    /// Adds a record that these rules found. Without the field or a time, it is kept if `keeps` says so; without a key for
+    /// another reason, it is left out. Both are counted. Returns why it has no key.
     #[inline]
     pub fn add(&mut self, found: Found<'_>, rules: &Rules, keeps: bool) -> Option<Skip> {
         match found {
@@ -184,11 +184,11 @@ pub trait Work {
     /// Makes what was written durable, just before a commit.
     fn sync(&mut self, destination: &mut Destination) -> Result<(), Self::Error>;
 
-    /// Takes note of a commit of the keys taken so far. Without `is_certain` the commit may be durable or not.
+    /// Takes note of a commit of all keys that were taken. Without `is_certain` it is unknown whether it is durable.
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool);
 
-    /// Takes note that so many keys that were [taken](Self::took) as new are not: other processes have committed them
-    /// meanwhile. Called only if the pump [rebases](Pump::rebasing).
+    /// Takes note that this many keys that were [taken](Self::took) as new are not: other processes have committed them
+    /// first. Called only if the pump [rebases](Pump::rebasing).
     fn known(&mut self, _: u64) {}
 
     /// Takes note that so many keys whose records were written as new were committed by other processes just before this
@@ -201,7 +201,7 @@ const HELD_BLOCK: usize = 1 << 20;
 
 /// What became of some items.
 struct Applied {
-    /// Whether the record of each is to be written: it has no key, or a new one.
+    /// Whether to write the record of each: it has no key, or a new one.
     done: Vec<bool>,
     /// The indices of records that are neither new nor seen: their keys are late or early, or were not inserted.
     neither: Vec<usize>,
@@ -420,7 +420,7 @@ impl Pump {
 
     /// Inserts or removes the keys of these items. This is compiled once, and not for each type of work.
     fn apply(&mut self, items: &[Item<'_>], times: &[KeyTime]) -> Applied {
-        // If some items have no key, the indices of those that have one.
+        // The indices of the items with a key, unless all have one.
         let keyed: Option<Vec<usize>> = items.iter().any(|item| !item.has_key).then(|| {
             items.iter().enumerate().filter(|(_, item)| item.has_key).map(|(index, _)| index).collect()
         });
@@ -659,8 +659,8 @@ mod tests {
         }
     }
 
-    /// The keys from 0 on, of which others bring some after they were written: few, which become records, and so many that
-    /// their shards are rewritten.
+    /// The keys from 0 on. Other commits bring some of them after they were written: a few, which become records, and so
+    /// many that their shards are rewritten.
     #[test]
     fn a_commit_without_a_token_goes_on_if_others_have_brought_keys_that_were_written() {
         for (keys, vacuums) in [(1000, false), (50_000, false), (50_000, true)] {

@@ -36,7 +36,7 @@ pub(super) struct Read {
     pub(super) task: usize,
     /// How far the input is read at the end of the piece.
     pub(super) position: Position,
-    /// Bytes of the file read so far; the reader may be ahead of the piece.
+    /// Number of bytes that were read from the file; the reader may be ahead of the piece.
     pub(super) raw: u64,
     /// What the cursor keeps of the input, if the piece ends it.
     pub(super) finished: Option<Finished>,
@@ -209,7 +209,7 @@ fn unfinished(job: &Job, path: &Path, base: u64) -> io::Result<Option<(u64, u64)
     Ok(Some((end, length - end)))
 }
 
-/// Bytes of a file in which the end of a record is looked for at a time.
+/// Bytes of a file that are searched for the end of a record at a time.
 const BLOCK: usize = 64 * 1024;
 
 fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {

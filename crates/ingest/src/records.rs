@@ -115,8 +115,8 @@ impl Input {
 }
 
 impl Records {
-    /// The records of a file in any format; the other arguments are those of [`Input::new`]. Of a Parquet file, `read`
-    /// counts bytes in proportion to the rows read. Fails if the file lacks a column of the key.
+    /// The records of a file in any format, with the arguments of [`Input::new`]. Of a Parquet file, `read` counts bytes in
+    /// proportion to the rows read. Fails if the file lacks a column of the key.
     pub fn of_file(
         name: impl Into<PathBuf>,
         file: File,
@@ -140,7 +140,7 @@ impl Records {
         of_source!(&mut self.0, source => source.next())
     }
 
-    /// Whether [`next`](Self::next) may have to wait: the bytes read so far hold no end of a record.
+    /// Whether [`next`](Self::next) may have to wait: the buffer holds no end of a record.
     pub fn may_wait(&self) -> bool {
         of_source!(&self.0, source => source.may_wait())
     }
@@ -155,7 +155,7 @@ impl Records {
         of_source!(&self.0, source => source.header())
     }
 
-    /// Bytes of the content taken so far, after decompression; of a Parquet file, bytes of its keys.
+    /// Number of bytes taken from the content, after decompression; of a Parquet file, bytes of its keys.
     pub fn offset(&self) -> u64 {
         of_source!(&self.0, source => source.offset())
     }

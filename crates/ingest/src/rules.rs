@@ -1,4 +1,4 @@
-//! The rules by which keys are found in an input.
+//! The rules for finding keys in an input.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -55,8 +55,8 @@ pub enum Format {
         path: Vec<String>,
     },
     /// A Parquet file. Each row is a record, and the key is its value in one column: the bytes of a string or binary
-    /// value, an integer as decimal text, a boolean as `true` or `false`, a UUID as text. A record is its key: no other
-    /// column is read but that of [`Rules::time`]. Needs the feature `parquet`; jobs do not read this format.
+    /// value, an integer as decimal text, a boolean as `true` or `false`, a UUID as text. A record is its key: the only
+    /// other column that is read is [`Rules::time`]. Needs the feature `parquet`; jobs do not read this format.
     Parquet {
         /// The name of the column, or the names of the structs around it and its own.
         path: Vec<String>,

@@ -96,8 +96,8 @@ impl<'a> Ingest<'a> {
 
     /// Reads all that is new in the inputs, until the end or until `watch` breaks, and commits it.
     ///
-    /// After an error the commits made so far stay, and the next run goes on from the last one. An error after a commit
-    /// is [`Error::Partly`], and one that leaves open whether a commit is durable is [`Error::InDoubt`].
+    /// After an error the commits before it stay, and the next run continues from the last one. An error after a commit
+    /// is [`Error::Partly`]. If it is unknown whether a commit is durable, the error is [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
         // Finds most mistakes before it waits for the filter or creates one.
         ownership::check_outputs(self.job)?;
@@ -144,7 +144,7 @@ impl<'a> Ingest<'a> {
         }
         check_room(self.job, &metadata, &cursor, &tasks)?;
         let _kept_from_others = target.claim(&entry, begins.iter().flatten())?;
-        // Creates the outputs in any case, so they exist after any run.
+        // Creates the outputs at once, so that they exist after any run.
         let mut outputs = [None, None, None];
         for ((output, begin), kind) in outputs.iter_mut().zip(begins).zip(OutputKind::ALL) {
             let header = header.clone().filter(|_| job.has_records(kind));
@@ -153,7 +153,7 @@ impl<'a> Ingest<'a> {
         let is_claimed = is_known && before == (cursor.outputs, cursor.options);
         let mut pump = Engine::pump(job, target);
         let mut engine = Engine::new(job, cursor, outputs, (tasks, failed), watch);
-        // Tells the first progress as soon as this run has the filter.
+        // Reports the first progress as soon as this run has the filter.
         let _ = engine.tell();
         engine.tell_failed(0);
         if !is_claimed {
@@ -184,7 +184,7 @@ impl<'a> Ingest<'a> {
         Ok([new?, refused?, rejects?])
     }
 
-    /// The cursor with which the run begins, and whether the filter has one.
+    /// The cursor at the start of the run, and whether the filter has one.
     fn cursor(&self, metadata: &Metadata, inputs: &[Input]) -> Result<(Cursor, bool), Error> {
         let stored = metadata.get(&cursor::entry(&self.job.name));
         let unreadable = || Error::Cursor { filter: self.job.filter.clone(), job: self.job.name.clone() };

@@ -1,4 +1,4 @@
-//! Eight bytes that show, in constant time, whether a file is still the one that was read.
+//! Eight bytes that show, in constant time, whether a file is still the same as when it was read.
 
 use std::fs::File;
 use std::io;

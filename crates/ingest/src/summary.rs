@@ -9,15 +9,15 @@ use super::lines::Skip;
 use gowk::store::Requests;
 use gowk::{Error, Info};
 
-/// Counts of records, by what became of them. In JSON, the names of those without a key begin with `skipped_`.
+/// Counts of records, by what became of them. In JSON, the names of counts of records without a key begin with `skipped_`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
     /// Keys taken.
     pub keys: u64,
-    /// Those of the keys that were not seen before.
+    /// Keys that were not seen before.
     pub new: u64,
-    /// Those of the new keys that the filter has no room for. They are in the outputs, and not in the filter.
+    /// New keys that the filter has no room for. They are in the outputs, and not in the filter.
     pub refused: u64,
     /// Records skipped because their key is empty.
     #[serde(rename = "skipped_empty")]
@@ -32,15 +32,15 @@ pub struct Tally {
     /// Records skipped because they are malformed. Only a job with an output of rejects skips them.
     #[serde(rename = "skipped_malformed")]
     pub malformed: u64,
-    /// Records that have a key, but no valid time or lifetime. Like those without the field, they are skipped, unless the job keeps
-    /// them.
+    /// Records that have a key, but no valid time or lifetime. Like records without the field, they are skipped, unless the
+    /// job keeps them.
     #[serde(rename = "skipped_no_time")]
     pub no_time: u64,
-    /// Those of the keys that were seen so long ago that the filter has forgotten that time. They are neither in the
-    /// outputs nor in the filter.
+    /// Keys that were seen so long ago that the filter has forgotten that time. They are neither in the outputs nor in the
+    /// filter.
     pub late: u64,
-    /// Those of the keys that were seen more than five minutes in the future, by the clock. They are neither in the outputs
-    /// nor in the filter.
+    /// Keys that were seen more than five minutes in the future, by the clock. They are neither in the outputs nor in the
+    /// filter.
     pub early: u64,
 }
 
@@ -96,7 +96,7 @@ pub enum Event<'a> {
     Commit {
         /// The number of the commit.
         number: u64,
-        /// Keys taken from the inputs so far in this run.
+        /// Keys that this run has taken from the inputs.
         keys: u64,
     },
     /// An input is not read to its end. The run goes on with the next one, and ends with [`crate::Error::Inputs`].
@@ -108,8 +108,7 @@ pub enum Event<'a> {
     Refused {
         /// The input.
         input: &'a Path,
-        /// The key's number among those taken from the input, counted from 1. If the input has grown, only the keys
-        /// added are counted.
+        /// The key's number in the input, counted from 1. If the input has grown, only the keys added are counted.
         number: u64,
         /// The key.
         key: &'a [u8],
@@ -138,7 +137,7 @@ pub struct Progress<'a> {
 pub struct InputSummary {
     /// The input.
     pub path: PathBuf,
-    /// The records found in the input, including those found by earlier runs that stopped within it.
+    /// The records found in the input, also by earlier runs that stopped within it.
     pub tally: Tally,
     /// Whether it was read to its end.
     pub finished: bool,
@@ -170,6 +169,6 @@ pub struct Summary {
     pub filter: Info,
     /// The most bytes that a key was allowed to have.
     pub max_key_length: usize,
-    /// The requests that the run has made to the server of a store in a bucket; `None` if there is none.
+    /// The requests that the run has made to the server of a store in a bucket; `None` for others.
     pub requests: Option<Requests>,
 }

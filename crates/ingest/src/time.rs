@@ -21,7 +21,7 @@ use chrono::DateTime;
 
 use super::creation::span;
 
-/// Numbers below this are seconds, those below a thousand times as much milliseconds, and so on.
+/// Numbers below this are seconds, numbers below a thousand times as much milliseconds, and so on.
 pub(super) const SECONDS_BELOW: u64 = 100_000_000_000;
 
 /// What the record of a key says of its time.
@@ -161,7 +161,7 @@ mod tests {
         parse(text.as_bytes()).map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_millis())
     }
 
-    /// The expected numbers are those of `date -d TEXT +%s`.
+    /// `date -d TEXT +%s` prints the expected numbers.
     #[test]
     fn times_are_read_as_documented() {
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! Every way in which commits of runs, rewritten shards, folds, merges of runs and vacuums can take turns, stall and die,
+//! Every order in which commits of runs, rewritten shards, folds, merges of runs and vacuums can take turns, stall and die,
 //! in a small model. How a version is published, and which versions a vacuum keeps for tokens, is in `store/model.rs`;
 //! here a version is published in one step, which fails if the newest version is not the one that was loaded. A vacuum
 //! has no grace: it gives up everything that is under way, and removes all that the newest version does not name.
@@ -94,7 +94,7 @@ type Content = [i8; KEYS];
 struct Run {
     from: u8,
     to: u8,
-    /// The version that it came with, which tells it from all others.
+    /// The version that it came with, which identifies it.
     since: u8,
     /// The version that it is based on.
     base: u8,
@@ -196,7 +196,7 @@ struct World {
 type Part = Option<(usize, u8)>;
 
 impl World {
-    /// A store to which this many commits of key 0 and then one of key 1 were made.
+    /// A store after this many commits of key 0 and then one of key 1.
     fn new(parts: [Part; 4], rounds: u8, deaths: u8, before: u8) -> Self {
         let processes = parts.map(|part| {
             part.map(|(program, of)| Process {
@@ -410,7 +410,7 @@ impl World {
     }
 }
 
-/// A committer is told of a conflict, and judges by the newest version or gives up.
+/// A committer finds a conflict, and judges by the newest version or gives up.
 fn anew(me: &mut Process) {
     (me.at, me.ended, me.sealed, me.gone) = (0, me.left == 0, false, false);
     me.left = me.left.saturating_sub(1);

@@ -74,13 +74,13 @@ impl Shared {
         }
     }
 
-    fn intrude(&self, deed: Deed) {
+    fn intrude(&self, deed: Operation) {
         match deed {
-            Deed::Commit => self.commit(300..320, false),
-            Deed::Commits => (0..9).for_each(|_| self.commit(320..400, false)),
-            Deed::Rewrite => self.commit(400..420, true),
-            Deed::Fold => drop(self.store.compact(true, &|_, _| {}).unwrap()),
-            Deed::Vacuum => drop(self.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap()),
+            Operation::Commit => self.commit(300..320, false),
+            Operation::Commits => (0..9).for_each(|_| self.commit(320..400, false)),
+            Operation::Rewrite => self.commit(400..420, true),
+            Operation::Fold => drop(self.store.compact(true, &|_, _| {}).unwrap()),
+            Operation::Vacuum => drop(self.store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap()),
         }
     }
 
@@ -118,7 +118,7 @@ fn insert(store: &Store, keys: Range<u32>, rewrites: bool) -> Result<Committed> 
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Deed {
+enum Operation {
     Commit,
     /// So many that runs are merged.
     Commits,
@@ -127,15 +127,15 @@ enum Deed {
     Vacuum,
 }
 
-const INTRUSIONS: [&[Deed]; 8] = [
-    &[Deed::Commit],
-    &[Deed::Commits],
-    &[Deed::Rewrite],
-    &[Deed::Fold],
-    &[Deed::Vacuum],
-    &[Deed::Commit, Deed::Fold, Deed::Vacuum],
-    &[Deed::Commits, Deed::Vacuum, Deed::Fold],
-    &[Deed::Fold, Deed::Commits, Deed::Commit],
+const INTRUSIONS: [&[Operation]; 8] = [
+    &[Operation::Commit],
+    &[Operation::Commits],
+    &[Operation::Rewrite],
+    &[Operation::Fold],
+    &[Operation::Vacuum],
+    &[Operation::Commit, Operation::Fold, Operation::Vacuum],
+    &[Operation::Commits, Operation::Vacuum, Operation::Fold],
+    &[Operation::Fold, Operation::Commits, Operation::Commit],
 ];
 
 /// What the process under test does: a commit of these keys, or a fold.
@@ -184,8 +184,8 @@ fn others_at_any_call_lose_no_copy_and_add_none() {
                 let how =
                     |what: String| panic!("{program:?}, {intrusion:?} before call {at}: {what}; {told}");
                 shared.check().unwrap_or_else(how);
-                shared.intrude(Deed::Fold);
-                shared.intrude(Deed::Vacuum);
+                shared.intrude(Operation::Fold);
+                shared.intrude(Operation::Vacuum);
                 shared.check().unwrap_or_else(how);
                 assert!(shared.store.newest().unwrap().runs.is_empty());
                 runs += 1;
@@ -378,8 +378,8 @@ fn an_update_that_a_vacuum_gives_up_while_it_is_judged_is_told_so() {
         let (others, opened) = (shared.clone(), awaited.clone());
         let watched = Watched::opening(shared.store.storage.clone(), move |name| {
             if opened.lock().unwrap().take_if(|awaited| awaited == name).is_some() {
-                others.intrude(Deed::Fold);
-                others.intrude(Deed::Vacuum);
+                others.intrude(Operation::Fold);
+                others.intrude(Operation::Vacuum);
             }
         });
         let store = Store { storage: Arc::new(watched), ..shared.store.clone() };

@@ -175,7 +175,7 @@ impl Run {
         self.map.prefetch(page as usize * (PAGE / 8) + (entry % ENTRIES) as usize / 2);
     }
 
-    /// The numbers of the records of one shard, if there are `shards` of them.
+    /// The numbers of the records of one shard of `shards`.
     pub(in super::super) fn slice(&self, shard: u32, shards: u32) -> Result<Range<u64>> {
         let from = |shard: u32| {
             let first = (u128::from(shard) << 64).div_ceil(u128::from(shards.max(1)));
@@ -195,7 +195,7 @@ impl Run {
         Records::new(self, ranges)
     }
 
-    /// A record that is to follow one, checked.
+    /// Checks the record that follows another.
     pub(super) fn checked(&self, at: u64, before: Option<RecordKey>) -> Result<Record> {
         let record = self.record(at)?;
         let is_after = match self.head.kind {

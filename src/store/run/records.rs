@@ -1,4 +1,4 @@
-//! The records of one run, and those of several, in their order.
+//! The records of one run, or of several merged, in their order.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(in super::super) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Those with the numbers of these ranges, which ascend.
+    /// The records with numbers in these ranges, which ascend.
     pub(super) fn new(run: &'a Run, ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut later: Vec<Range<u64>> = Vec::new();
         for range in ranges {
@@ -56,15 +56,15 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// Keys of several runs in their order, each once, with what its records say together: the sum of its copies, possibly 0,
-/// or the latest epoch in which it expires. Ends after the first error.
-pub(in super::super) struct Merged<'a> {
+/// Keys of several runs in their order, each once, with the sum of its copies, possibly 0, or its latest expiry epoch. Ends
+/// after the first error.
+pub(in super::super) struct MergedRecords<'a> {
     /// Each with the record that comes next.
     runs: Vec<(Record, Records<'a>)>,
     failed: Option<Error>,
 }
 
-impl<'a> Merged<'a> {
+impl<'a> MergedRecords<'a> {
     pub(in super::super) fn new(runs: impl IntoIterator<Item = Records<'a>>) -> Self {
         let mut merged = Self { runs: Vec::new(), failed: None };
         for mut run in runs {
@@ -78,7 +78,7 @@ impl<'a> Merged<'a> {
     }
 }
 
-impl Iterator for Merged<'_> {
+impl Iterator for MergedRecords<'_> {
     type Item = Result<(RecordKey, i64)>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -140,7 +140,7 @@ fn what_was_put_is_found_and_nothing_else() {
             }
             assert_eq!(read, run.all().map(Result::unwrap).collect::<Vec<_>>());
         }
-        let merged: BTreeMap<_, _> = Merged::new([run.all()]).map(Result::unwrap).collect();
+        let merged: BTreeMap<_, _> = MergedRecords::new([run.all()]).map(Result::unwrap).collect();
         assert_eq!(merged, all);
     }
 }
@@ -154,7 +154,8 @@ fn runs_are_merged_by_key() {
         (made, run)
     };
     let runs = [run(0..2000, 300), run(1000..3000, -300), run(500..600, 7)];
-    let merged: Vec<_> = Merged::new(runs.iter().map(|(_, run)| run.all())).map(Result::unwrap).collect();
+    let merged: Vec<_> =
+        MergedRecords::new(runs.iter().map(|(_, run)| run.all())).map(Result::unwrap).collect();
     assert!(merged.is_sorted_by_key(|(key, _)| *key));
     let merged: BTreeMap<_, _> = merged.into_iter().collect();
     assert_eq!(merged.len(), 3000);
@@ -180,7 +181,7 @@ fn of_two_records_of_a_key_that_expires_the_later_one_counts() {
     };
     for order in [[3, 9], [9, 3]] {
         let runs = [run(0..2000, order[0]), run(1000..3000, order[1])];
-        let merged = Merged::new(runs.iter().map(|(_, run)| run.all())).map(Result::unwrap);
+        let merged = MergedRecords::new(runs.iter().map(|(_, run)| run.all())).map(Result::unwrap);
         let merged: BTreeMap<_, _> = merged.collect();
         for number in 0..3000 {
             let expected = match number {

@@ -19,13 +19,13 @@ pub(in super::super) struct RunWriter<'a> {
     disk: Arc<dyn Disk>,
     file: File,
     head: Head,
-    /// Whole pages that are not written yet, and then the one that is being filled.
+    /// Whole pages that are not written yet, and then the page that is being filled.
     buffer: Vec<u8>,
     /// Records in the last page of the buffer.
     filled: u64,
     /// Pages written, the head included.
     written: u64,
-    /// Records whose top bits are those of the entry's number.
+    /// For each entry, the number of records whose top bits are its number.
     index: Vec<u32>,
     last: Option<RecordKey>,
 }
@@ -48,7 +48,7 @@ impl<'a> RunWriter<'a> {
         Ok(Self { path, disk, file, head, buffer, filled: RECORDS, written: 1, index, last: None })
     }
 
-    /// Adds a record, whose key is not below that of the one before.
+    /// Adds a record. Keys ascend; a key may repeat.
     pub(in super::super) fn push(&mut self, record: Record) -> FilterResult<()> {
         debug_assert!(self.last <= Some(record.key) && record.fits(&self.head));
         if self.filled == RECORDS {
@@ -92,8 +92,8 @@ impl<'a> RunWriter<'a> {
         Ok(())
     }
 
-    /// Writes the index and the head, and syncs the file. Gives its records and its length; `None` if there are no
-    /// records. If this fails, or gives `None`, the caller removes the file.
+    /// Writes the index and the head, and syncs the file. Returns its records and its length; `None` if it has no records.
+    /// If this fails, or returns `None`, the caller removes the file.
     pub(in super::super) fn seal(mut self) -> FilterResult<Option<(u64, u64)>> {
         if self.head.records == 0 {
             return Ok(None);

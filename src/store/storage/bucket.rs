@@ -3,7 +3,7 @@
 //! Invariants:
 //!
 //! 1. A version is put with `If-None-Match: *`, so of several puts of one name the server takes one.
-//! 2. A put whose outcome is not clear is told as such, or the object under the name is compared.
+//! 2. A put with an unclear outcome is reported as such, or the object under the name is compared.
 //! 3. A sealed file is whole under its name before `put_file` returns.
 //! 4. No credentials come into errors, events or `Debug`.
 
@@ -33,7 +33,7 @@ use crate::Options;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult};
 use crate::system::new_uuid;
 use cache::Cache;
-use client::{Client, Refusal, wait_after};
+use client::{Client, RequestError, wait_after};
 use fetches::Fetches;
 
 /// Bytes of a request that moves a file.
@@ -46,25 +46,25 @@ const AT_ONCE: usize = 4;
 const CONTENDERS: u8 = 32;
 const ROUNDS: u8 = 4;
 
-pub(in super::super) struct Bucket {
+pub(in super::super) struct S3Bucket {
     /// `s3://bucket/prefix`, for errors.
     root: PathBuf,
     prefix: String,
     client: Client,
     cache: Cache,
     fetches: Arc<Fetches>,
-    /// The text of the version that was read last: the newest one is asked for again and again. It never changes. If others
-    /// delete it meanwhile, this process still sees it.
+    /// The text of the version that was read last: the newest version is read again and again. It never changes. If others
+    /// delete it, this process still sees it.
     last: Mutex<Option<(String, Vec<u8>)>>,
 }
 
-impl fmt::Debug for Bucket {
+impl fmt::Debug for S3Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bucket").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("S3Bucket").field("root", &self.root).finish_non_exhaustive()
     }
 }
 
-impl Bucket {
+impl S3Bucket {
     pub(in super::super) fn open(address: Address<'_>, options: &Options) -> Result<Self> {
         let client = Client::new(address.root(), address.bucket)?;
         let cache = Cache::open(&client.place(), &address.root())?;
@@ -113,7 +113,7 @@ impl Bucket {
         for (own, outcome) in won {
             match outcome {
                 Ok(()) => winners.push(own),
-                Err(Refusal::Taken | Refusal::Conflict) => {}
+                Err(RequestError::Taken | RequestError::Conflict) => {}
                 Err(refusal) => failed = Some(refusal),
             }
         }
@@ -148,7 +148,7 @@ impl Bucket {
                 Some(offset) => connection.patient.list_with_offset(prefix, offset),
                 None => connection.patient.list(prefix),
             };
-            objects.map_ok(|object| object.location).try_collect::<Vec<Key>>().await.map_err(Refusal::of)
+            objects.map_ok(|object| object.location).try_collect::<Vec<Key>>().await.map_err(RequestError::of)
         });
         let listed =
             listed.and_then(|listed| listed).map_err(|refusal| refusal.at(&self.path(folder), "list"))?;
@@ -161,15 +161,15 @@ impl Bucket {
     fn fetch_text(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {
         let key = self.key(name)?;
         let got = self.client.run(move |connection| async move {
-            let object = connection.patient.get(&key).await.map_err(Refusal::of)?;
+            let object = connection.patient.get(&key).await.map_err(RequestError::of)?;
             if object.meta.size > LONGEST {
                 let start = connection.patient.get_range(&key, 0..LONGEST).await;
-                return Ok(start.map_err(Refusal::of)?.to_vec());
+                return Ok(start.map_err(RequestError::of)?.to_vec());
             }
-            Ok(object.bytes().await.map_err(Refusal::of)?.to_vec())
+            Ok(object.bytes().await.map_err(RequestError::of)?.to_vec())
         });
         match got.and_then(|got| got) {
-            Err(Refusal::Absent) => Ok(None),
+            Err(RequestError::Absent) => Ok(None),
             outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.path(name), "read")),
         }
     }
@@ -181,7 +181,7 @@ impl Bucket {
         let file = Arc::new(file);
         let fetches = self.fetches.clone();
         let fetched = self.client.run(move |connection| async move {
-            let length = connection.patient.head(&key).await.map_err(Refusal::of)?.size;
+            let length = connection.patient.head(&key).await.map_err(RequestError::of)?.size;
             let fetch = fetches.begin(length);
             let fetch = &fetch;
             let part = |start: u64| {
@@ -190,12 +190,14 @@ impl Bucket {
                     let _turn = connection.parts.acquire().await;
                     let range = Some(GetRange::Bounded(start..(start + PART).min(length)));
                     let options = GetOptions { range, ..GetOptions::default() };
-                    let part = connection.patient.get_opts(&key, options).await.map_err(Refusal::of)?;
-                    let bytes = part.bytes().await.map_err(Refusal::of)?;
+                    let part = connection.patient.get_opts(&key, options).await.map_err(RequestError::of)?;
+                    let bytes = part.bytes().await.map_err(RequestError::of)?;
                     if bytes.len() as u64 != (length - start).min(PART) {
-                        return Err(Refusal::unclear("the server sent another length than it announced"));
+                        return Err(RequestError::unclear(
+                            "the server sent another length than it announced",
+                        ));
                     }
-                    file.write_all_at(&bytes, start).map_err(Refusal::Local)?;
+                    file.write_all_at(&bytes, start).map_err(RequestError::Local)?;
                     fetch.add(bytes.len() as u64);
                     Ok(())
                 }
@@ -204,8 +206,8 @@ impl Bucket {
             stream::iter(starts.map(part)).buffer_unordered(AT_ONCE).try_collect::<()>().await
         });
         match fetched.and_then(|fetched| fetched) {
-            Err(Refusal::Absent) => Err(FilterError::NotFound { path: self.path(name) }),
-            Err(Refusal::Local(source)) => Err(FilterError::io(into, "write", source)),
+            Err(RequestError::Absent) => Err(FilterError::NotFound { path: self.path(name) }),
+            Err(RequestError::Local(source)) => Err(FilterError::io(into, "write", source)),
             outcome => outcome.map_err(|refusal| refusal.at(&self.path(name), "read")),
         }
     }
@@ -217,14 +219,14 @@ impl Bucket {
         let sent = self.client.run(move |connection| async move {
             let read = |start: u64, size: u64| {
                 let mut bytes = vec![0; size as usize];
-                file.read_exact_at(&mut bytes, start).map_err(Refusal::Local)?;
+                file.read_exact_at(&mut bytes, start).map_err(RequestError::Local)?;
                 Ok(PutPayload::from(bytes))
             };
             if length <= PART {
                 let put = connection.patient.put(&key, read(0, length)?).await;
-                return put.map(drop).map_err(Refusal::of);
+                return put.map(drop).map_err(RequestError::of);
             }
-            let mut upload = connection.patient.put_multipart(&key).await.map_err(Refusal::of)?;
+            let mut upload = connection.patient.put_multipart(&key).await.map_err(RequestError::of)?;
             let size = PART.max(length.div_ceil(PARTS));
             let mut sent = Ok(());
             let mut starts = (0..length).step_by(size as usize).peekable();
@@ -237,10 +239,10 @@ impl Bucket {
                     }
                 }
                 let done = stream::iter(parts).buffer_unordered(AT_ONCE).try_collect::<()>().await;
-                sent = sent.and(done.map_err(Refusal::of));
+                sent = sent.and(done.map_err(RequestError::of));
             }
             if sent.is_ok() {
-                sent = upload.complete().await.map(drop).map_err(Refusal::of);
+                sent = upload.complete().await.map(drop).map_err(RequestError::of);
                 // A completion whose answer was lost is repeated, and the server knows the upload no more.
                 if sent.is_err()
                     && let Ok(object) = connection.patient.head(&key).await
@@ -256,13 +258,13 @@ impl Bucket {
             sent
         });
         match sent.and_then(|sent| sent) {
-            Err(Refusal::Local(source)) => Err(FilterError::io(local, "read", source)),
+            Err(RequestError::Local(source)) => Err(FilterError::io(local, "read", source)),
             outcome => outcome.map_err(|refusal| refusal.at(&self.path(name), "write")),
         }
     }
 }
 
-impl Storage for Bucket {
+impl Storage for S3Bucket {
     fn is_object_store(&self) -> bool {
         true
     }
@@ -284,17 +286,20 @@ impl Storage for Bucket {
                 self.client.run(move |connection| async move { connection.create(&key, payload).await });
             let refusal = match put.and_then(|put| put) {
                 Ok(()) => return Ok(Put::Done),
-                Err(Refusal::Taken) => return Ok(Put::Taken),
+                Err(RequestError::Taken) => return Ok(Put::Taken),
                 Err(refusal) => refusal,
             };
             tries += 1;
-            in_doubt |= matches!(refusal, Refusal::Unclear(_));
+            in_doubt |= matches!(refusal, RequestError::Unclear(_));
             match (refusal, wait_after(tries)) {
                 // A conflict: another put of the name is under way, perhaps an earlier try of this one.
-                (Refusal::Conflict | Refusal::Unreached(_) | Refusal::Unclear(_), Some(wait)) => {
+                (
+                    RequestError::Conflict | RequestError::Unreached(_) | RequestError::Unclear(_),
+                    Some(wait),
+                ) => {
                     std::thread::sleep(wait);
                 }
-                (Refusal::Conflict, None) if !in_doubt => return Ok(Put::Taken),
+                (RequestError::Conflict, None) if !in_doubt => return Ok(Put::Taken),
                 (refusal, _) => {
                     let error = refusal.at(&self.path(name), "write");
                     return if in_doubt { Ok(Put::Unknown(error)) } else { Err(error.into()) };
@@ -339,10 +344,10 @@ impl Storage for Bucket {
     fn length(&self, name: &str) -> FilterResult<Option<u64>> {
         let key = self.key(name)?;
         let length = self.client.run(move |connection| async move {
-            connection.patient.head(&key).await.map(|object| object.size).map_err(Refusal::of)
+            connection.patient.head(&key).await.map(|object| object.size).map_err(RequestError::of)
         });
         match length.and_then(|length| length) {
-            Err(Refusal::Absent) => Ok(None),
+            Err(RequestError::Absent) => Ok(None),
             outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.path(name), "look at")),
         }
     }
@@ -358,11 +363,11 @@ impl Storage for Bucket {
         self.cache.forget(name);
         let Some(length) = self.length(name)? else { return Ok(None) };
         let key = self.key(name)?;
-        let deleted = self
-            .client
-            .run(move |connection| async move { connection.patient.delete(&key).await.map_err(Refusal::of) });
+        let deleted = self.client.run(move |connection| async move {
+            connection.patient.delete(&key).await.map_err(RequestError::of)
+        });
         match deleted.and_then(|deleted| deleted) {
-            Err(Refusal::Absent) => Ok(None),
+            Err(RequestError::Absent) => Ok(None),
             outcome => {
                 outcome.map(|()| Some(length)).map_err(|refusal| refusal.at(&self.path(name), "remove"))
             }
@@ -374,7 +379,7 @@ impl Storage for Bucket {
         let listed =
             self.client.run(move |connection| async move { uploads::list(&connection, &start).await });
         match listed.and_then(|listed| listed) {
-            Err(Refusal::Refused(..)) => Ok(None),
+            Err(RequestError::Refused(..)) => Ok(None),
             outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.root, "list the uploads")),
         }
     }
@@ -382,11 +387,11 @@ impl Storage for Bucket {
     fn give_up(&self, upload: &Upload) -> FilterResult<()> {
         let (key, id) = (self.key(&upload.name)?, upload.id.clone());
         let given_up = self.client.run(move |connection| async move {
-            connection.patient.abort_multipart(&key, &id).await.map_err(Refusal::of)
+            connection.patient.abort_multipart(&key, &id).await.map_err(RequestError::of)
         });
         match given_up.and_then(|given_up| given_up) {
-            // It was finished or given up meanwhile.
-            Err(Refusal::Absent) => Ok(()),
+            // Another process has finished or aborted it.
+            Err(RequestError::Absent) => Ok(()),
             outcome => outcome.map_err(|refusal| refusal.at(&self.path(&upload.name), "give up the upload")),
         }
     }

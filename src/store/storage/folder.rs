@@ -83,7 +83,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether a folder is a store, as far as its names tell.
+    /// Whether a folder has the names of a store.
     pub(in super::super) fn is_store(root: &Path) -> bool {
         root.join(DESCRIPTION).is_file() && root.join(VERSIONS).is_dir()
     }

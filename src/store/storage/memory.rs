@@ -49,7 +49,7 @@ impl Memory {
         Self { copies: Some(tempfile::tempdir().unwrap()), ..Self::of_objects() }
     }
 
-    /// An object store that does not tell that it is one, so that nobody looks after a put.
+    /// An object store that claims to be a folder, so that committers do not look after a put.
     pub(in super::super) fn unseen() -> Self {
         Self { has_no_drafts: true, ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! A storage around another one, for tests: it tells of each call before it is made, and fails it if it is told to.
+//! A storage around another one, for tests: it reports each call before it is made, and can make it fail.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ type Opening = dyn FnMut(&str) + Send;
 pub(in super::super) struct Watched {
     inner: Arc<dyn Storage>,
     watch: Mutex<Box<Watch>>,
-    /// Is told each file before it is opened.
+    /// Gets the name of each file before it is opened.
     opening: Mutex<Box<Opening>>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Watched {
     }
 }
 
-/// What an object is to a store.
+/// The role of an object in a store.
 fn role(name: &str) -> &str {
     match name.split('/').next().unwrap_or_default() {
         "versions" => "version",
@@ -60,7 +60,7 @@ impl Watched {
         Self { inner, watch: Mutex::new(Box::new(watch)), opening: Mutex::new(Box::new(|_| {})) }
     }
 
-    /// Makes all calls, and tells the name of each file before it is opened.
+    /// Makes all calls, and reports the name of each file before it is opened.
     pub(in super::super) fn opening(
         inner: Arc<dyn Storage>,
         opening: impl FnMut(&str) + Send + 'static,

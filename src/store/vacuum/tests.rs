@@ -1,7 +1,7 @@
 //! Invariants checked: a version is kept for its grace, even if one clock is wrong; if a version that should stay is
 //! missing, a vacuum ends before it removes anything; the base of an application's last token stays.
 
-use super::super::interrupted::{Deed, Shared};
+use super::super::interrupted::{Operation, Shared};
 use super::*;
 use crate::store::storage::Storage;
 use crate::store::{Committed, Token};
@@ -68,9 +68,9 @@ fn a_wrong_clock_makes_no_version_old_before_its_grace() {
 fn a_version_that_should_stay_and_is_not_there_ends_a_vacuum() {
     for (keep, missing) in [(10, 3), (10, 5), (1, 2)] {
         let shared = Shared::new();
-        shared.intrude(Deed::Commit(0, None));
-        shared.intrude(Deed::Commit(1, Some(1)));
-        (0..4).for_each(|_| shared.intrude(Deed::Commit(0, None)));
+        shared.intrude(Operation::Commit(0, None));
+        shared.intrude(Operation::Commit(1, Some(1)));
+        (0..4).for_each(|_| shared.intrude(Operation::Commit(0, None)));
         shared.memory.delete(&files::version(missing)).unwrap();
         let before = shared.memory.names();
         let outcome = shared.store.vacuum(&Vacuum::default().keep(keep).grace(Duration::ZERO));
@@ -92,11 +92,11 @@ fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
         shared.check().unwrap();
         told
     };
-    shared.intrude(Deed::Commit(0, None));
+    shared.intrude(Operation::Commit(0, None));
     let base = shared.store.newest().unwrap();
     let change = shared.change(base.number, 1, Some(Token::new("a", 7)));
     shared.store.commit(&change).unwrap();
-    (0..5).for_each(|_| shared.intrude(Deed::Commit(0, None)));
+    (0..5).for_each(|_| shared.intrude(Operation::Commit(0, None)));
     assert!(vacuum().version.is_some());
     // Again and again, without a version of its own.
     (0..3).for_each(|_| assert_eq!(vacuum().version, None));
@@ -141,7 +141,7 @@ fn each_version_says_when_it_was_made_and_on_what() {
     let (hour, years) = (Duration::from_secs(HOUR as u64), 20 * 365 * 24 * HOUR);
     let shared = aged(&[years]);
     let change = shared.change(1, 0, None);
-    shared.intrude(Deed::Commit(1, None));
+    shared.intrude(Operation::Commit(1, None));
     assert!(matches!(shared.store.commit(&change).unwrap(), Committed::New(_)));
     shared.store.publish_upkeep(1, "merge", |newest| Ok(Some(newest.clone()))).unwrap().unwrap();
     let mut versions: Vec<Version> = (2..=4).map(|number| shared.store.version(number).unwrap()).collect();
@@ -194,7 +194,7 @@ fn files_of_updates_that_can_still_be_committed_stay() {
 #[test]
 fn what_is_based_on_versions_below_the_fence_is_given_up_and_nothing_else() {
     let shared = aged(&[0, 0, 0]);
-    shared.intrude(Deed::Vacuum);
+    shared.intrude(Operation::Vacuum);
     let fence = shared.store.newest().unwrap().fence;
     assert_eq!(fence, 4);
     let upkeep =
@@ -204,7 +204,7 @@ fn what_is_based_on_versions_below_the_fence_is_given_up_and_nothing_else() {
     assert!(matches!(given_up(fence - 1), Error::Expired { base: 3, fence: 4, .. }));
     assert!(matches!(given_up(fence), Error::Busy { .. }));
     let upload = |name: String| Upload { name, id: String::new() };
-    let limits = Limits { first: 1, fence };
+    let limits = Cutoffs { first: 1, fence };
     for (base, left) in [(fence - 1, true), (fence, false), (fence + 1, false)] {
         let name = Name { base, uuid: [1; 16] };
         for name in [files::shard(0, &name), files::run(&name)] {
@@ -219,7 +219,7 @@ fn what_is_based_on_versions_below_the_fence_is_given_up_and_nothing_else() {
 fn a_text_under_the_number_of_a_vacuumed_version_is_no_version() {
     let shared = aged(&[0, 0, 0]);
     let text = shared.memory.get(&files::version(2)).unwrap().unwrap();
-    shared.intrude(Deed::Vacuum);
+    shared.intrude(Operation::Vacuum);
     shared.memory.put(&files::version(2), &text);
     let outcome = shared.store.version(2);
     assert!(matches!(outcome, Err(Error::NoSuchVersion { number: 2, newest: 4, .. })), "{outcome:?}");
@@ -247,10 +247,10 @@ fn a_version_that_nobody_needs_for_it_may_be_gone_where_one_before_a_token_is_so
     let shared = Shared::new();
     let base = shared.store.newest().unwrap();
     let change = shared.change(base.number, 1, Some(Token::new("a", 7)));
-    shared.intrude(Deed::Commit(0, None));
+    shared.intrude(Operation::Commit(0, None));
     shared.store.commit(&change).unwrap();
-    shared.intrude(Deed::Commit(0, None));
-    shared.intrude(Deed::Vacuum);
+    shared.intrude(Operation::Commit(0, None));
+    shared.intrude(Operation::Vacuum);
     assert_eq!(shared.store.listed(FIRST).unwrap(), [base.number, 5]);
     assert_eq!(shared.store.before("a", 7).unwrap(), base);
 }

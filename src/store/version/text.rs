@@ -27,7 +27,7 @@ pub(super) const MAX_RUNS: usize = 4096;
 /// The fields as they are in the file, none of them checked.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Raw {
+struct RawVersion {
     #[serde(skip_serializing_if = "Option::is_none")]
     store: Option<String>,
     number: u64,
@@ -106,11 +106,11 @@ impl Version {
         store: &Description,
     ) -> Result<Self> {
         let tables = 1 + store.shards as usize + MAX_RUNS + MAX_TOKENS;
-        let raw = text::decode::<Raw>(path, bytes, tables * text::TOKENS_OF_TABLE)?;
+        let raw = text::decode::<RawVersion>(path, bytes, tables * text::TOKENS_OF_TABLE)?;
         raw.check(path, number, store)
     }
 
-    fn raw(&self, store: [u8; 16]) -> Raw {
+    fn raw(&self, store: [u8; 16]) -> RawVersion {
         let time = self.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let tokens = self.tokens.iter().map(|(application, done)| RawToken {
             application: application.clone(),
@@ -140,7 +140,7 @@ impl Version {
             since: run.since,
             epoch: run.epoch,
         });
-        Raw {
+        RawVersion {
             store: (self.number != FIRST).then(|| hex(&store)),
             number: self.number,
             id: hex(&self.id),
@@ -182,8 +182,7 @@ impl Checker<'_> {
         Err(self.refuse(field, found, format!("{low} to {high}")))
     }
 
-    /// Fails unless an epoch is one that a version of this epoch can have come to before; there is none in a store that
-    /// does not forget.
+    /// Fails unless an epoch is 1 to the version's; 0 in a store that does not forget.
     fn epoch(&self, field: &'static str, found: u64, now: u64) -> Result<()> {
         self.within(field, found, now.min(FIRST_EPOCH), now)
     }
@@ -216,7 +215,7 @@ impl Checker<'_> {
     }
 }
 
-impl Raw {
+impl RawVersion {
     fn check(self, path: &Path, number: u64, store: &Description) -> Result<Version> {
         let fields = Checker(path);
         let expected = (number != FIRST).then(|| hex(&store.uuid));

@@ -15,7 +15,7 @@ use crate::source;
 
 #[derive(Serialize)]
 struct Found {
-    /// Records read, including those skipped.
+    /// Records read, skipped ones included.
     read: u64,
     seen: u64,
     skipped: u64,

@@ -20,7 +20,7 @@ impl Loss {
         Ok(Self { last: rate.transpose()?.map(|rate| (rate, 0)), lost: 0.0 })
     }
 
-    /// Looks at the rate, if enough new keys came since the last look; `new` counts all so far. The rate of a store is
+    /// Looks at the rate, if enough new keys came since the last look; `new` counts all new keys. The rate of a store is
     /// known only before and after its commit.
     pub(crate) fn look(&mut self, destination: &Destination, new: u64) {
         if self.last.is_some_and(|(_, before)| new - before >= EVERY) && !destination.is_store() {

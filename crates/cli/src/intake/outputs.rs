@@ -50,7 +50,7 @@ impl Outputs {
         self.0.is_empty()
     }
 
-    /// Those that a filter remembers.
+    /// The outputs that a filter remembers.
     fn of(destination: &Destination) -> Result<Self, Failure> {
         let Some(uuid) = destination.uuid()? else { return Ok(Self::default()) };
         let entry = destination.entry(ENTRY)?.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The pictures of one filter. Those of its entries are also drawn for all filters of a store together.
+//! The pictures of one filter. The pictures of entries are also drawn for all filters of a store together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -238,7 +238,7 @@ pub(super) fn room(page: &mut Page, info: &Info, next: &str) {
     page.picture("Room", &words, &svg::bars("Slots by what they hold", &bars));
 }
 
-/// How many entries expire when, in a filter or store that forgets. What expires at one time may be told in parts.
+/// How many entries expire when, in a filter or store that forgets. `parts` may have several numbers for one time.
 pub(super) fn expiries(page: &mut Page, info: &Info, parts: impl IntoIterator<Item = Expiry>) {
     if info.kind != Kind::Forgetting {
         return;

@@ -15,8 +15,8 @@ use super::super::output;
 /// Fold what small commits have brought into the files of the shards
 ///
 /// A commit of few keys writes one run, a file that serves all shards; lookups read the runs beside the shards' files.
-/// Commits fold and merge what is due as they come, so this is needed only to have no run left, as before much reading.
-/// It may run beside commits, readers and vacuums: a shard that another process rewrites meanwhile is left to that. If it
+/// Commits fold and merge what is due, so this is needed only to have no run left, for example before much reading.
+/// It may run beside commits, readers and vacuums, and leaves out a shard that another process rewrites first. If it
 /// is killed, the store stays as it was. A vacuum removes the old files.
 ///
 /// A forgetting store also comes to the time of the clock, and shards whose keys have all expired are written anew.
@@ -31,7 +31,7 @@ pub(super) struct Compact {
     /// Store to compact
     store: PathBuf,
 
-    /// Fold every shard for which there is anything to fold, and of a forgetting store those with anything expired
+    /// Fold every shard with a pending record, and in a forgetting store every shard with an expired key
     #[arg(long)]
     all: bool,
 

@@ -27,7 +27,7 @@ pub(in super::super) struct Verified {
 struct Damaged {
     /// `None` for a run.
     shard: Option<u32>,
-    /// The number of damaged pages; `None` if the file cannot be opened, or is not the one that the version names.
+    /// The number of damaged pages; `None` if the file cannot be opened, or differs from what the version says.
     pages: Option<u64>,
     /// The damaged pages of a run.
     #[serde(skip_serializing_if = "Vec::is_empty")]

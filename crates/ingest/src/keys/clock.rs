@@ -94,7 +94,7 @@ impl CommitClock {
         }
     }
 
-    /// When a commit becomes due by time; `None` if there is no time limit, or no key to commit.
+    /// When a commit becomes due by time; `None` without a time limit, or without a key to commit.
     pub fn deadline(&self) -> Option<Instant> {
         self.interval().filter(|_| self.uncommitted() > 0).and_then(|every| self.last.checked_add(every))
     }

@@ -4,7 +4,7 @@
 //!
 //! 1. The last event of the thread says how its reading ended, even if by a panic. So a receiver never waits for ever,
 //!    although wakers keep the queue open.
-//! 2. Messages are received in the order in which they were sent, and the end comes after all of them.
+//! 2. Messages are received in the order of sending, and the end comes after all of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -124,7 +124,7 @@ impl<M, E> Feed<M, E> {
         Self { events, ready: VecDeque::new(), waker, stopped, thread: None }
     }
 
-    /// The next thing to do; `None` if there is nothing yet.
+    /// The next thing to do; `None` if nothing has come yet.
     ///
     /// Fails with the error of the reading thread, after all messages before it. Panics if that thread has panicked.
     pub fn try_next(&mut self) -> Result<Option<Next<M>>, E> {

@@ -31,8 +31,8 @@ pub enum Foreign {
 /// Stands for one digit from 1 to 9: the level of bzip2.
 const LEVEL: u8 = b'#';
 
-/// How files of each format begin. The magic number of the first block follows `BZh` and the level; in a file without
-/// blocks, that of the end. A page or the footer follows `PAR1`; its first field is an integer.
+/// How files of each format begin. After `BZh` and the level comes the magic number of the first block, or of the end in a
+/// file without blocks. A page or the footer follows `PAR1`; its first field is an integer.
 const BEGINNINGS: [(&[u8], Foreign); 13] = [
     (b"BZh#\x31\x41\x59\x26\x53\x59", Foreign::Bzip2),
     (b"BZh#\x17\x72\x45\x38\x50\x90", Foreign::Bzip2),
@@ -51,7 +51,7 @@ const BEGINNINGS: [(&[u8], Foreign); 13] = [
 ];
 
 impl Foreign {
-    /// The number of first bytes that tell every format.
+    /// The number of first bytes that show every format.
     pub const BYTES: usize = 10;
 
     /// The format of a file that begins with these bytes; `None` if it is another format, or there are too few bytes.
@@ -60,7 +60,7 @@ impl Foreign {
         found.map(|(_, format)| *format)
     }
 
-    /// Whether these bytes are too few for [`of`](Self::of) to tell.
+    /// Whether [`of`](Self::of) needs more bytes than these.
     pub fn is_open(first: &[u8]) -> bool {
         BEGINNINGS.iter().any(|(magic, _)| first.len() < magic.len() && agree(magic, first))
     }
@@ -121,7 +121,7 @@ mod tests {
         for (bytes, format) in WHOLE {
             assert_eq!(Foreign::of(bytes), Some(format), "{format}");
             assert!(!Foreign::is_open(bytes), "{format}");
-            // The shortest beginning that tells the format: fewer bytes are open, and are called no format.
+            // The shortest beginning that shows the format: fewer bytes are open, and are called no format.
             let known = (0..=bytes.len()).find(|length| Foreign::of(&bytes[..*length]).is_some()).unwrap();
             assert!((2..=Foreign::BYTES).contains(&known), "{format}: {known}");
             for length in 0..known {

@@ -14,8 +14,8 @@ const CHUNK: usize = 64 * 1024;
 /// A key ends at the separator, and the last one may also end with the stream. All other bytes belong to the key, even
 /// a CR before a newline. Two separators in a row have an empty key between them.
 ///
-/// Takes time in proportion to the length of the stream, however short the pieces in which it comes, and memory in
-/// proportion to its longest key. After an error the iterator ends.
+/// Takes time in proportion to the length of the stream, however short its pieces are, and memory in proportion to its
+/// longest key. After an error the iterator ends.
 #[derive(Debug)]
 pub struct Lines<R> {
     stream: R,
@@ -47,7 +47,7 @@ impl<R: Read> Lines<R> {
         Self { stream, separator, pending: Vec::new(), taken: 0, ended: false }
     }
 
-    /// The whole keys among the bytes read so far, possibly none.
+    /// The whole keys among the bytes in the buffer, possibly none.
     fn cut(&mut self) -> Result<Batch, Error> {
         let fresh = self.pending.len();
         self.ended = read_more(&mut self.stream, &mut self.pending).map_err(Error::Read)? == 0;

@@ -28,7 +28,7 @@ const EPOCH: i64 = 2_440_588;
 pub(super) struct Column {
     index: usize,
     value: Value,
-    /// The level up to which a row with a value is defined.
+    /// The definition level of a row with a value.
     level: i16,
     /// Row groups begun.
     groups: usize,
@@ -52,7 +52,7 @@ struct Chunk {
 #[derive(Default)]
 struct Batch {
     rows: usize,
-    /// The level up to which each row is defined; none if each row has a value.
+    /// The definition level of each row; none if each row has a value.
     levels: Vec<i16>,
     values: Values,
     /// Rows and values taken.
@@ -91,7 +91,7 @@ impl Column {
         self.batch.next(self.level)
     }
 
-    /// The rows decoded so far, if the next one is the first of a batch.
+    /// The number of decoded rows, if the next row is the first of a batch.
     pub(super) fn decoded(&self) -> Option<u64> {
         (self.batch.row == 0).then(|| self.row + self.batch.rows as u64)
     }
@@ -123,7 +123,7 @@ impl Column {
         Ok(true)
     }
 
-    /// The column in the next row group that has rows; `None` if there is none.
+    /// The column in the next row group that has rows; `None` after the last.
     fn begin(&mut self, opened: &Opened) -> Result<Option<Chunk>, InputProblem> {
         loop {
             let Some(group) = opened.metadata.row_groups().get(self.groups) else { return Ok(None) };

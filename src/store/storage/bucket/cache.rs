@@ -5,7 +5,7 @@
 //! 1. A file has its name only once it is whole.
 //! 2. Any file or folder may be removed at any time. A process that has a file open keeps it. A call that finds its file
 //!    gone fails with an error of that kind, and the caller, which opens the file, asks again (`reader.rs`).
-//! 3. The folder belongs to the user or to root, and others may not write to it: its names can be guessed, and nothing
+//! 3. The folder belongs to the user or to root, and others cannot write to it: its names can be guessed, and nothing
 //!    in a copy proves who made it.
 //! 4. Nothing is removed but files with names that gowk gives: the folder may hold other things of its owner.
 
@@ -28,7 +28,7 @@ const SIZE: &str = "GOWK_CACHE_SIZE";
 const DEFAULT_SIZE: u64 = 16 << 30;
 /// What fails if there is no such folder, or if it cannot be written.
 const USE: &str = "keep local copies of the bucket's files here (GOWK_CACHE names another folder)";
-/// The bit of a folder's mode by which everybody may write to it.
+/// The bit of a folder's mode that lets everybody write to it.
 const OTHERS_WRITE: u32 = 0o002;
 /// The folder of files that are being fetched or made.
 const WORK: &str = "work";
@@ -123,7 +123,7 @@ impl Cache {
         self.own.join(name.rsplit('/').next().unwrap_or(name))
     }
 
-    /// The local copy of an object, which `fetch` makes if there is none.
+    /// The local copy of an object; `fetch` makes a missing one.
     pub(super) fn get(
         &self,
         name: &str,

@@ -39,7 +39,7 @@ const NO_BUCKET: &str = "NoSuchBucket";
 /// The machine that hands out credentials in Amazon's cloud.
 const METADATA: &str = "169.254.169.254";
 
-/// How long to wait after this number of failed tries; `None` if there is no other try. The library waits alike.
+/// How long to wait after this number of failed tries; `None` after the last. The library waits alike.
 pub(super) fn wait_after(tries: u32) -> Option<Duration> {
     let wait = FIRST_WAIT * 2_u32.saturating_pow(tries.saturating_sub(1)).min(1 << 10);
     (tries < TRIES).then_some(wait.min(LONGEST_WAIT))
@@ -47,7 +47,7 @@ pub(super) fn wait_after(tries: u32) -> Option<Duration> {
 
 /// Why a request did not do what it should.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum RequestError {
     /// There is no such object.
     Absent,
     /// The name is taken.
@@ -67,7 +67,7 @@ pub(super) enum Refusal {
 /// Why a request failed, where the library would say so only in the text of its error. It is the source of an
 /// [`HttpError`].
 #[derive(Clone, Debug, thiserror::Error)]
-enum Failure {
+enum HttpFailure {
     /// The server answered with this status, which the library has no variant for, and this code in the body.
     #[error("the server answered {status}")]
     Answered { status: u16, code: Option<String> },
@@ -101,7 +101,7 @@ fn endpoint() -> Option<String> {
     Some(format!("{scheme}://{}", host.rsplit('@').next().unwrap_or_default()))
 }
 
-impl Refusal {
+impl RequestError {
     pub(super) fn unclear(what: &str) -> Self {
         Self::Unclear(what.to_owned())
     }
@@ -145,9 +145,9 @@ impl Refusal {
             }
             _ => {}
         }
-        match (cause::<Failure>(&error), cause::<HttpError>(&error).map(HttpError::kind)) {
-            (Some(Failure::Answered { status, code }), _) => Self::answered(*status, code.as_deref()),
-            (Some(failure @ Failure::NoCredentials), _) => {
+        match (cause::<HttpFailure>(&error), cause::<HttpError>(&error).map(HttpError::kind)) {
+            (Some(HttpFailure::Answered { status, code }), _) => Self::answered(*status, code.as_deref()),
+            (Some(failure @ HttpFailure::NoCredentials), _) => {
                 Self::Refused(io::ErrorKind::PermissionDenied, failure.to_string())
             }
             (None, Some(HttpErrorKind::Connect)) => Self::Unreached(match endpoint() {
@@ -193,27 +193,27 @@ struct Counters {
 
 /// Makes clients that count, and keeps the last one.
 #[derive(Debug, Clone)]
-struct Counted {
+struct CountingConnector {
     counters: Arc<Counters>,
     last: Arc<Mutex<Option<HttpClient>>>,
 }
 
 #[derive(Debug)]
-struct CountedService {
+struct CountingService {
     counters: Arc<Counters>,
     client: HttpClient,
 }
 
-impl HttpConnector for Counted {
+impl HttpConnector for CountingConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = ReqwestConnector::default().connect(options)?;
-        let client = HttpClient::new(CountedService { counters: self.counters.clone(), client });
+        let client = HttpClient::new(CountingService { counters: self.counters.clone(), client });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
         Ok(client)
     }
 }
 
-impl HttpService for CountedService {
+impl HttpService for CountingService {
     fn call<'a, 'b>(
         &'a self,
         request: HttpRequest,
@@ -248,14 +248,14 @@ impl HttpService for CountedService {
                 self.counters.failed.fetch_add(1, Ordering::Relaxed);
             }
             if is_of_metadata {
-                return answer.map_err(|error| HttpError::new(error.kind(), Failure::NoCredentials));
+                return answer.map_err(|error| HttpError::new(error.kind(), HttpFailure::NoCredentials));
             }
             typed(answer?).await
         })
     }
 }
 
-/// An answer, or a [`Failure`] if the library has no variant for it.
+/// An answer, or a [`HttpFailure`] if the library has no variant for it.
 async fn typed(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
     if answer.status().is_success() {
         return Ok(answer);
@@ -270,7 +270,7 @@ async fn typed(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
     // The library tries again after a request that was not sent, and not after an answer that it cannot decode.
     let is_passing = [408, 429].contains(&status) || status >= 500 && status != 501;
     let kind = if is_passing { HttpErrorKind::Request } else { HttpErrorKind::Decode };
-    Err(HttpError::new(kind, Failure::Answered { status, code }))
+    Err(HttpError::new(kind, HttpFailure::Answered { status, code }))
 }
 
 /// The connections of one process.
@@ -288,9 +288,9 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Puts an object unless the name is taken.
-    pub(super) async fn create(&self, key: &Key, payload: PutPayload) -> Result<(), Refusal> {
+    pub(super) async fn create(&self, key: &Key, payload: PutPayload) -> Result<(), RequestError> {
         let options = PutOptions::from(PutMode::Create);
-        self.once.put_opts(key, payload, options).await.map(drop).map_err(Refusal::of)
+        self.once.put_opts(key, payload, options).await.map(drop).map_err(RequestError::of)
     }
 }
 
@@ -357,7 +357,7 @@ impl Client {
                 return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)).into());
             }
         }
-        let counted = Counted { counters: counters.clone(), last: Arc::default() };
+        let counted = CountingConnector { counters: counters.clone(), last: Arc::default() };
         let client = |tries: u32| {
             let backoff = BackoffConfig { init_backoff: FIRST_WAIT, max_backoff: LONGEST_WAIT, base: 2.0 };
             let retry = RetryConfig { backoff, max_retries: tries as usize - 1, retry_timeout: PATIENCE };
@@ -392,26 +392,26 @@ impl Client {
         Ok(known.1.clone())
     }
 
-    /// Where the server is, to tell caches apart.
+    /// The address of the server, so that each server has its own cache.
     pub(super) fn place(&self) -> String {
         let settings = AmazonS3Builder::from_env();
         settings.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default()
     }
 
     /// Waits for what a task does with the connection. The task runs elsewhere, so that a caller may have a runtime too.
-    pub(super) fn run<T, F>(&self, task: impl FnOnce(Arc<Connection>) -> F) -> Result<T, Refusal>
+    pub(super) fn run<T, F>(&self, task: impl FnOnce(Arc<Connection>) -> F) -> Result<T, RequestError>
     where
         T: Send + 'static,
         F: Future<Output = T> + Send + 'static,
     {
-        let connection = self.connection().map_err(|error| Refusal::Unreached(error.to_string()))?;
+        let connection = self.connection().map_err(|error| RequestError::Unreached(error.to_string()))?;
         let (sender, done) = mpsc::sync_channel(1);
         let runtime = connection.runtime;
         let task = task(connection);
         runtime.spawn(async move {
             let _ = sender.send(task.await);
         });
-        done.recv().map_err(|_| Refusal::unclear("a request was given up"))
+        done.recv().map_err(|_| RequestError::unclear("a request was given up"))
     }
 
     pub(super) fn requests(&self) -> Requests {

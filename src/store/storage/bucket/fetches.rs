@@ -1,4 +1,4 @@
-//! How far the fetches are that are under way in this process.
+//! Progress of the fetches in this process.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,15 +28,15 @@ impl Fetches {
 
     /// Begins the fetch of a file of so many bytes.
     pub(super) fn begin(&self, bytes: u64) -> Fetch<'_> {
-        self.tell(|now| {
+        self.report(|now| {
             now.files += 1;
             now.all += bytes;
         });
         Fetch(self)
     }
 
-    /// Called under the lock, so that what is told never goes back.
-    fn tell(&self, change: impl FnOnce(&mut Now)) {
+    /// Reports under the lock, so that the numbers never go back.
+    fn report(&self, change: impl FnOnce(&mut Now)) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut now);
         self.options.fetches.tell(now.done, now.all);
@@ -45,7 +45,7 @@ impl Fetches {
 
 impl Fetch<'_> {
     pub(super) fn add(&self, bytes: u64) {
-        self.0.tell(|now| now.done += bytes);
+        self.0.report(|now| now.done += bytes);
     }
 }
 

@@ -9,7 +9,7 @@ use object_store::signer::{SignedUrlOptions, Signer as _};
 use std::time::Duration;
 
 use super::super::Upload;
-use super::client::{Connection, Refusal, wait_after};
+use super::client::{Connection, RequestError, wait_after};
 
 /// How long a signature counts.
 const SIGNED: Duration = Duration::from_secs(600);
@@ -50,12 +50,12 @@ fn page(text: &str, start: &str) -> Option<(Vec<Upload>, Option<Marker>)> {
 }
 
 /// The uploads below a prefix, which ends with a slash or is empty.
-pub(super) async fn list(connection: &Connection, start: &str) -> Result<Vec<Upload>, Refusal> {
+pub(super) async fn list(connection: &Connection, start: &str) -> Result<Vec<Upload>, RequestError> {
     let (mut found, mut from) = (Vec::new(), None);
     for _ in 0..PAGES {
         let text = ask(connection, start, from.take()).await?;
         let (uploads, next) =
-            page(&text, start).ok_or_else(|| Refusal::unclear("the server's answer cannot be read"))?;
+            page(&text, start).ok_or_else(|| RequestError::unclear("the server's answer cannot be read"))?;
         found.extend(uploads);
         from = next;
         if from.is_none() {
@@ -66,7 +66,7 @@ pub(super) async fn list(connection: &Connection, start: &str) -> Result<Vec<Upl
 }
 
 /// Asks for one page, again if that fails.
-async fn ask(connection: &Connection, start: &str, from: Option<Marker>) -> Result<String, Refusal> {
+async fn ask(connection: &Connection, start: &str, from: Option<Marker>) -> Result<String, RequestError> {
     let mut query = vec![("uploads", String::new()), ("prefix", start.to_owned())];
     if let Some((name, id)) = from {
         query.extend([("key-marker", name), ("upload-id-marker", id)]);
@@ -79,20 +79,20 @@ async fn ask(connection: &Connection, start: &str, from: Option<Marker>) -> Resu
         let method = request.method().clone();
         let signed = connection.patient.signed_url_opts(method, &Key::default(), SIGNED, &options).await;
         *request.uri_mut() = signed
-            .map_err(Refusal::of)?
+            .map_err(RequestError::of)?
             .as_str()
             .parse()
-            .map_err(|_| Refusal::unclear("the request has no valid address"))?;
+            .map_err(|_| RequestError::unclear("the request has no valid address"))?;
         let refusal = match connection.http.execute(request).await {
             Ok(answer) if answer.status().is_success() => match answer.into_body().bytes().await {
                 Ok(bytes) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                Err(error) => Refusal::of(broken(error)),
+                Err(error) => RequestError::of(broken(error)),
             },
-            Ok(answer) => Refusal::answered(answer.status().as_u16(), None),
-            Err(error) => Refusal::of(broken(error)),
+            Ok(answer) => RequestError::answered(answer.status().as_u16(), None),
+            Err(error) => RequestError::of(broken(error)),
         };
         match wait_after(tries) {
-            Some(wait) if matches!(refusal, Refusal::Unclear(_) | Refusal::Unreached(_)) => {
+            Some(wait) if matches!(refusal, RequestError::Unclear(_) | RequestError::Unreached(_)) => {
                 tokio::time::sleep(wait).await;
             }
             _ => return Err(refusal),

@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //!
-//! 1. A key that was told to be new is among the records, or in the working copy.
+//! 1. A key that was reported as new is among the records, or in the working copy.
 //! 2. There are at most as many records as make it worthwhile to rewrite the shard, unless its filter has no room.
 
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use rustc_hash::FxHashMap;
 
 use super::conflict::Again;
 use super::error::{Error, Result};
-use super::fold::{Became, Deed, WorkingCopy};
+use super::fold::{BatchOutcome, Operation, WorkingCopy};
 use super::reader::StoreReader;
 use super::run::{Record, RecordKey};
 use crate::{Error as FilterError, GrowthRefusal, KeyHash, Kind};
 
 /// Records of one shard that are not sealed yet.
-pub(super) struct Taken {
+pub(super) struct RecordBuffer {
     kind: Kind,
-    /// Copies of each key that came, less those that went; in a forgetting store the epoch in which each key expires.
+    /// Copies of each key: how many came, less how many went. In a forgetting store the key's expiry epoch.
     copies: FxHashMap<RecordKey, i64>,
     /// How many records they take.
     records: u64,
-    /// Whether any key was to be removed, found or not.
+    /// Whether the caller removed any key, found or not.
     removes: bool,
-    /// Why the shard takes no further key, if its filter has no room for those that came.
+    /// Why the shard takes no further key, if its filter has no room.
     full: Option<Full>,
 }
 
-impl Taken {
+impl RecordBuffer {
     fn new(kind: Kind) -> Self {
         Self { kind, copies: FxHashMap::default(), records: 0, removes: false, full: None }
     }
@@ -71,8 +71,7 @@ impl Taken {
         self.removes
     }
 
-    /// Its keys whose answer is another one in a later version than in the base, each with whether it was there in the
-    /// base: those that were absent and are there, and those that were there and are absent.
+    /// Its keys that a later version answers otherwise than the base, each with the base's answer.
     pub(super) fn changed(&self, again: &Again<'_>, shard: u32) -> Result<Vec<(RecordKey, bool)>> {
         let mut changed = Vec::new();
         for key in self.copies.keys() {
@@ -117,15 +116,15 @@ impl Taken {
 }
 
 /// What an update holds of one shard.
-pub(super) enum Held {
-    Records(Taken),
+pub(super) enum ShardChanges {
+    Records(RecordBuffer),
     Rewritten(Box<WorkingCopy>),
 }
 
-impl Held {
+impl ShardChanges {
     /// Nothing of a shard of this kind.
     pub(super) fn new(kind: Kind) -> Self {
-        Self::Records(Taken::new(kind))
+        Self::Records(RecordBuffer::new(kind))
     }
 
     /// Comes to the epoch of a forgetting store.
@@ -138,24 +137,24 @@ impl Held {
 }
 
 /// The shard that keys are for.
-pub(super) struct Source<'a> {
+pub(super) struct TargetShard<'a> {
     pub(super) base: &'a StoreReader,
     pub(super) scratch: Option<&'a Path>,
     pub(super) shard: u32,
     /// Records beyond which it is rewritten.
     pub(super) most: u64,
-    /// Whether it is rewritten in any case.
+    /// Whether to rewrite it at the first key.
     pub(super) rewrites: bool,
 }
 
-impl Source<'_> {
+impl TargetShard<'_> {
     /// A working copy with these records.
-    fn rewritten(&self, taken: &Taken) -> Result<WorkingCopy> {
+    fn rewritten(&self, taken: &RecordBuffer) -> Result<WorkingCopy> {
         taken.rewritten(self.base, self.scratch, self.shard, true)
     }
 }
 
-impl Held {
+impl ShardChanges {
     /// Whether anything came or went.
     pub(super) fn is_touched(&self) -> bool {
         match self {
@@ -168,46 +167,48 @@ impl Held {
     /// working copy takes their place, and then the keys too.
     pub(super) fn take(
         &mut self,
-        from: &Source<'_>,
+        from: &TargetShard<'_>,
         hashes: &[KeyHash],
         expiries: &[u64],
-        deed: Deed,
-    ) -> Result<Became> {
+        operation: Operation,
+    ) -> Result<BatchOutcome> {
         let taken = match self {
-            Self::Rewritten(copy) => return copy.take(hashes, expiries, deed),
+            Self::Rewritten(copy) => return copy.take(hashes, expiries, operation),
             Self::Records(taken) => taken,
         };
         if from.rewrites
             && taken.is_empty()
             && let Ok(mut copy) = from.rewritten(taken)
         {
-            let became = copy.take(hashes, expiries, deed);
+            let outcome = copy.take(hashes, expiries, operation);
             *self = Self::Rewritten(Box::new(copy));
-            return became;
+            return outcome;
         }
         let kind = from.base.store().description().kind;
-        let (mut done, undo) = match (kind, deed) {
+        let (mut done, undo) = match (kind, operation) {
             (Kind::Set, _) => taken.take_new(from, hashes)?,
-            (Kind::Forgetting, _) => taken.take_until(from, hashes, expiries, deed == Deed::Prolong)?,
-            (Kind::Counting, Deed::Insert(_) | Deed::Prolong) => taken.take_copies(from, hashes)?,
-            (Kind::Counting, Deed::Remove) => taken.remove(from, hashes)?,
+            (Kind::Forgetting, _) => {
+                taken.take_until(from, hashes, expiries, operation == Operation::Prolong)?
+            }
+            (Kind::Counting, Operation::Insert(_) | Operation::Prolong) => taken.take_copies(from, hashes)?,
+            (Kind::Counting, Operation::Remove) => taken.remove(from, hashes)?,
         };
         let is_few = taken.records <= from.most && !from.rewrites;
         // A removal takes no room.
-        if taken.full.is_none() && is_few || taken.full.is_some() && deed == Deed::Remove {
-            return Ok((deed.told(done, hashes.len()), Vec::new()));
+        if taken.full.is_none() && is_few || taken.full.is_some() && operation == Operation::Remove {
+            return Ok((operation.reported(done, hashes.len()), Vec::new()));
         }
         undo.iter().for_each(|(key, copies)| taken.add(*key, -copies));
         if taken.full.is_none() {
             match from.rewritten(taken) {
                 Ok(mut copy) => {
-                    let became = copy.take(hashes, expiries, deed);
+                    let outcome = copy.take(hashes, expiries, operation);
                     *self = Self::Rewritten(Box::new(copy));
-                    return became;
+                    return outcome;
                 }
                 Err(error) => taken.full = Some(Full::of(error)?),
             }
-            if deed == Deed::Remove {
+            if operation == Operation::Remove {
                 undo.iter().for_each(|(key, copies)| taken.add(*key, *copies));
                 return Ok((done, Vec::new()));
             }
@@ -229,16 +230,16 @@ impl Held {
             }
         };
         let refused = taken.full.iter().flat_map(|full| refuse.iter().map(|at| (*at, full.error())));
-        Ok((deed.told(done, hashes.len()), refused.collect()))
+        Ok((operation.reported(done, hashes.len()), refused.collect()))
     }
 }
 
 /// Keys that are new, or were removed, by their places; and what was added for them.
 type Changed = (Vec<usize>, Vec<(RecordKey, i64)>);
 
-impl Taken {
+impl RecordBuffer {
     /// Takes keys of a set that neither the base nor this one has.
-    fn take_new(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+    fn take_new(&mut self, from: &TargetShard<'_>, hashes: &[KeyHash]) -> Result<Changed> {
         let found = from.base.contains_batch_in(from.shard, hashes)?;
         let (mut new, mut added) = (Vec::new(), Vec::new());
         for (at, (hash, found)) in hashes.iter().zip(found).enumerate() {
@@ -252,11 +253,11 @@ impl Taken {
         Ok((new, added))
     }
 
-    /// Takes keys of a forgetting store that neither the base nor this one has. With refresh, or if it
-    /// `prolongs` keys, it also takes those that would expire before.
+    /// Takes keys of a forgetting store that neither the base nor this buffer has. With refresh, or if it `prolongs` keys, it
+    /// also takes keys that would expire earlier.
     fn take_until(
         &mut self,
-        from: &Source<'_>,
+        from: &TargetShard<'_>,
         hashes: &[KeyHash],
         expiries: &[u64],
         prolongs: bool,
@@ -286,7 +287,7 @@ impl Taken {
         Ok((new, added))
     }
 
-    fn take_copies(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+    fn take_copies(&mut self, from: &TargetShard<'_>, hashes: &[KeyHash]) -> Result<Changed> {
         let (mut new, mut added) = (Vec::new(), Vec::new());
         for (at, hash) in hashes.iter().enumerate() {
             let key = RecordKey::of(*hash);
@@ -299,7 +300,7 @@ impl Taken {
         Ok((new, added))
     }
 
-    fn remove(&mut self, from: &Source<'_>, hashes: &[KeyHash]) -> Result<Changed> {
+    fn remove(&mut self, from: &TargetShard<'_>, hashes: &[KeyHash]) -> Result<Changed> {
         self.removes = true;
         let (mut removed, mut added) = (Vec::new(), Vec::new());
         for (at, hash) in hashes.iter().enumerate() {
@@ -314,7 +315,7 @@ impl Taken {
     }
 
     /// Copies of a key in the base and here. Where the base's file answers the highest count, removals take nothing.
-    fn count(&self, from: &Source<'_>, hash: KeyHash) -> Result<i64> {
+    fn count(&self, from: &TargetShard<'_>, hash: KeyHash) -> Result<i64> {
         let found = from.base.copies_in(from.shard, hash)?;
         Ok(found.map_or(i64::MAX, |found| found + self.copies(RecordKey::of(hash))))
     }
