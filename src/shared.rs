@@ -6,7 +6,7 @@
 //! Invariants:
 //!
 //! 1. With [`Commits::Always`], a change is answered only after the commit that holds it has returned.
-//! 2. Each change is made once, in the order in which the queue took it, and is answered once: with its outcome, with the
+//! 2. Each change is made once, in the order of the queue, and is answered once: with its outcome, with the
 //!    error of its commit, or with [`Error::Closed`].
 //! 3. If a commit fails, no change of it stays in the open transaction, unless it was answered before the commit.
 //! 4. The queue holds at most [`MOST_KEYS`] keys, or one batch that alone has more.
@@ -34,6 +34,7 @@ const MOST_KEYS: usize = 1 << 20;
 
 /// When a [`SharedWriter`] commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub enum Commits {
     /// Before it answers: each answer means that the change is durable and visible to readers. What arrives while one
     /// commit syncs goes into the next commit, all together.

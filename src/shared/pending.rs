@@ -48,7 +48,7 @@ impl<T> Answer<T> {
         Arc::new(Self(Mutex::new(AnswerState::Open(None))))
     }
 
-    /// Leaves the answer, and wakes the caller. Does nothing if there is an answer already.
+    /// Leaves the answer, and wakes the caller. Does nothing after an earlier answer.
     pub(super) fn set(&self, answer: Result<T, Failure>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let AnswerState::Open(waker) = &mut *state else { return };

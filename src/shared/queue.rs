@@ -26,7 +26,7 @@ struct QueueState {
     keys: usize,
     /// Tasks that wait for room.
     crowded: Vec<Waker>,
-    /// No job may come any more: the thread ends after those that are here.
+    /// No job may come any more: the thread ends after the queued jobs.
     ending: bool,
     /// Calls of `close`, which get the outcome of closing.
     closing: Vec<Arc<Answer<()>>>,
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// Queues the job, or returns it if there is no room; then `waker` is woken when there may be. In a closed queue, the
+    /// Queues the job, or returns it if the queue is full; then `waker` is woken once it may have room. In a closed queue, the
     /// job is dropped, which answers it.
     pub(super) fn push(&self, job: Job, waker: Option<&Waker>) -> Result<(), Job> {
         let mut state = self.state();
@@ -231,7 +231,7 @@ impl Owner {
     }
 }
 
-/// Commits changes of which none was answered. If that fails, they must not become part of the next commit.
+/// Commits changes before any was answered. If that fails, they must not become part of the next commit.
 fn commit_or_roll_back(writer: &mut Writer) -> Result<(), Failure> {
     let outcome = writer.commit();
     if let Err(error) = &outcome

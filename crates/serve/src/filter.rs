@@ -29,7 +29,7 @@ pub struct Filter {
     writer: Mutex<Option<SharedWriter>>,
     /// Held while a writer is opened or closed.
     opening: AsyncMutex<()>,
-    /// The folder's second in which somebody last asked for it.
+    /// The folder's second of the last request for it.
     used: AtomicU64,
     /// Whether the folder no longer has it: it is closed, and its file may be gone. Set with `opening` held.
     gone: AtomicBool,

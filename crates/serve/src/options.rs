@@ -29,7 +29,7 @@ pub struct Arguments {
     /// The folder of the filters, which must exist
     pub folder: PathBuf,
 
-    /// The address to listen on; one that other machines reach needs --password-file [default: 127.0.0.1:6379 without --unix]
+    /// The address to listen on; an address that other machines reach needs --password-file [default: 127.0.0.1:6379 without --unix]
     ///
     /// Names are not resolved. Nothing is encrypted: let a proxy or tunnel do that.
     #[arg(long, value_name = "ADDRESS:PORT")]

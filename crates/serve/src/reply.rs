@@ -8,7 +8,7 @@ use redis_protocol::{resp2, resp3};
 /// The protocol of a connection: RESP2, unless `HELLO 3` has changed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// The one that all clients begin with.
+    /// All clients begin with it.
     #[default]
     Resp2,
     /// With booleans and maps.
@@ -20,7 +20,7 @@ pub enum Protocol {
 pub enum Reply {
     /// `OK`, for example.
     Status(&'static str),
-    /// Begins with a word in capitals, by which clients know it.
+    /// Begins with a word in capitals, which clients look for.
     Error(String),
     Integer(i64),
     /// In RESP2, 1 or 0.
@@ -50,7 +50,7 @@ impl Reply {
         Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 
-    /// Appends the reply to what is to be sent.
+    /// Appends the reply to the output.
     pub fn encode(self, protocol: Protocol, to: &mut BytesMut) {
         let encoded = match protocol {
             Protocol::Resp2 => resp2::encode::extend_encode(to, &self.resp2(), false),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the pieces in which they come.
+        /// Whatever pieces they come in.
         #[test]
         fn requests_are_read_as_they_were_sent(
             sent in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5), 0..5),

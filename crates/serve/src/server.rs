@@ -38,7 +38,7 @@ pub struct Counters {
     pub refused_connections: AtomicU64,
     pub commands: AtomicU64,
     pub errors: AtomicU64,
-    /// Bytes of requests beyond what each connection has in any case.
+    /// Bytes of requests beyond what every connection may have.
     pub buffered: AtomicUsize,
 }
 

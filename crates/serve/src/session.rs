@@ -130,7 +130,7 @@ impl Session {
         self.protocol
     }
 
-    /// Sets the protocol of all replies behind those that the round has so far.
+    /// Sets the protocol of all replies behind the round's earlier replies.
     pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
         if protocol != self.protocol {
             self.slots.push(Slot::Protocol(protocol));
@@ -143,7 +143,7 @@ impl Session {
         if self.authenticated { self.server.settings.bounds } else { Bounds { bytes: 4096, arguments: 10 } }
     }
 
-    /// Whether the connection is to be closed.
+    /// Whether to close the connection.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
@@ -229,7 +229,7 @@ impl Session {
         self.name.clear();
     }
 
-    /// The filter of a key, if there is one.
+    /// The filter of a key, if it exists.
     pub(crate) async fn filter(&mut self, key: &[u8]) -> Result<Option<Arc<Filter>>, Reply> {
         if let Some(filter) = &self.recent
             && filter.key == key
@@ -335,7 +335,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for all changes of the round so far.
+    /// Waits for all changes that the round has made.
     pub(crate) async fn flush(&mut self) {
         let mut pending = Vec::new();
         for batch in self.batches.iter_mut().filter(|batch| batch.outcomes.is_none()) {
@@ -411,7 +411,7 @@ fn shaped(batch: Option<&Batch>, steps: Range<usize>, form: Form, protocol: Prot
         return outcomes.first().map_or_else(missing, |outcome| shaped_one(outcome, form, protocol));
     }
     let is_full = |outcome: &Outcome| matches!((form, outcome), (Form::Bloom { .. }, Outcome::Full(_)));
-    // `BF.MADD` ends with the first key for which there is no room.
+    // `BF.MADD` ends with the first key that finds no room.
     let end = outcomes.iter().position(is_full).map_or(outcomes.len(), |at| at + 1);
     let outcomes = outcomes.iter().take(end);
     Reply::Array(outcomes.map(|outcome| shaped_one(outcome, form, protocol)).collect())

@@ -1,4 +1,4 @@
-//! Commands on the folder: which keys there are, of which type, and their removal.
+//! Commands on the folder: its keys, their types, and their removal.
 
 use bytes::Bytes;
 use gowk::Kind;

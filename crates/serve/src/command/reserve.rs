@@ -1,4 +1,4 @@
-//! The options with which filters are created.
+//! The options for creating filters.
 
 use std::time::Duration;
 
