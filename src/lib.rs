@@ -148,6 +148,7 @@ pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Lookup, Lookups, Reader, Report};
 pub use shared::{Changes, Commits, Pending, SharedWriter};
 pub use system::Files;
+/// The disk under a filter, which tests replace. No part of the stable interface.
 #[doc(hidden)]
 pub use system::disk;
 pub use write::{Batches, Inserted, InsertedAt, Limits, Repair, Seen, Writer};

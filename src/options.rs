@@ -27,6 +27,7 @@ const DEFAULT_MAX_KICKS: u32 = 2000;
 
 /// When a process verifies page checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum Verify {
     /// Each page before its first use.
     #[default]
@@ -39,6 +40,7 @@ pub enum Verify {
 
 /// What a lookup answers if it touches a damaged page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum OnDamage {
     /// The error [`Error::Damaged`].
     #[default]
@@ -314,7 +316,7 @@ impl Options {
         self
     }
 
-    /// The clock that writers of forgetting filters look at, for tests.
+    /// The clock that writers of forgetting filters look at. For tests, and no part of the stable interface.
     #[doc(hidden)]
     pub fn with_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Clock(Some(Arc::new(clock)));
@@ -490,7 +492,7 @@ impl Options {
         self
     }
 
-    /// The disk that changes go to; tests give one that records, fails or loses them.
+    /// The disk that changes go to: tests record, fail or lose them. No part of the stable interface.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;

@@ -16,6 +16,7 @@ mod doubling;
 mod forgetting;
 mod inserted;
 mod lifetime;
+mod lookup;
 mod partition;
 mod pending;
 mod policy;
