@@ -7,7 +7,7 @@
 //! Invariants (`format-spec/README.md`, sections 3 and 4):
 //!
 //! 1. An entry is in one of two buckets of one region. Its tag and the bucket that it is in give the other bucket.
-//! 2. An insert that fails changes nothing. One that succeeds moves entries only between their two buckets.
+//! 2. An insert that fails changes nothing. An insert that succeeds moves entries only between their two buckets.
 //! 3. A removal takes the longest entry that matches. So every other key that was inserted stays present.
 
 mod bucket;

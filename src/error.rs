@@ -42,7 +42,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A filter was to be created, and a file has its name already.
+    /// The filter cannot be created: a file has its name already.
     #[error("{}: exists already; choose another name, or force its replacement", path.display())]
     Exists {
         /// The filter file.
@@ -202,7 +202,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The filter was to be opened as sealed, but it is not at a checkpoint, or not closed.
+    /// The filter cannot be opened as sealed: it is not at a checkpoint, or not closed.
     #[error(
         "{}: {reason}, so it cannot be opened as sealed; close its writer, or open it once, not as sealed, where it may be \
          written; or open a copy of it",
@@ -347,7 +347,7 @@ pub enum Error {
         filter: u64,
     },
 
-    /// The filter or store was created with other rules for keys than those asked for.
+    /// The filter or store was created with other rules for keys than the options ask for.
     #[error(
         "{}: takes keys {}, and {wanted} was asked for; leave that option out, or create another filter with it",
         path.display(), found.map_or_else(|| "by rules of a newer gowk".to_owned(), |rules| rules.to_string())
@@ -487,7 +487,7 @@ pub enum Error {
         parts: u64,
     },
 
-    /// Two filters that were to be joined or merged differ in a property that must be equal.
+    /// Two filters cannot be joined or merged: they differ in a property that must be equal.
     #[error("{}: {difference}, compared with {}; {}", path.display(), other.display(), difference.remedy())]
     Unlike {
         /// The filter file.
@@ -518,7 +518,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps the failure of a commit that may or may not be durable.
+    /// Wraps the failure of a commit whose outcome is unknown.
     pub(crate) fn unknown(path: &Path, commit: u64) -> impl Fn(Self) -> Self {
         move |source| Self::Unknown { path: path.to_owned(), commit, source: Box::new(source) }
     }
@@ -560,7 +560,7 @@ impl fmt::Display for Expected {
     }
 }
 
-/// The property in which two filters differ. The value of the other filter comes second.
+/// How two filters differ in a property. The value of the other filter comes second.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Difference {
@@ -582,13 +582,13 @@ pub enum Difference {
     /// The numbers of shards.
     #[error("is one of {0} shards, not of {1}")]
     Shards(u64, u64),
-    /// The shard, and the one that it should be.
+    /// The shard, and the expected one.
     #[error("holds shard {0}, not {1}")]
     Shard(u64, u64),
     /// The rules for keys.
     #[error("has other rules for keys")]
     KeyRules,
-    /// The time for which forgetting filters keep a key, or the bits in which they note it.
+    /// How long forgetting filters keep a key, or how many bits note the time.
     #[error("forgets after another time, or keeps it otherwise")]
     Retention,
     /// An entry of the metadata.
@@ -670,7 +670,7 @@ pub enum Untrusted {
         /// How many names it has.
         links: u64,
     },
-    /// Its owner is not the filter's, and it lies in a folder in which everybody may make files.
+    /// Its owner is not the filter's, and everybody may make files in its folder.
     #[error(
         "belongs to user {found}, not to the filter's owner, and everybody may write to the folder; if no process has the \
          filter open, remove this file, and use a folder that only the filter's users may write to (`chmod o-w`)"
@@ -787,7 +787,7 @@ pub enum GrowthRefusal {
     Regions(u64),
 }
 
-/// The option with which, or without which, a filter of the wanted kind is created.
+/// The option to give, or to leave out, to create a filter of the wanted kind.
 fn kind_option(found: Kind, wanted: Kind) -> &'static str {
     match (found, wanted) {
         (_, Kind::Counting) => "with `Options::counting`",

@@ -16,7 +16,7 @@
 //! | `refused` | debug | `reason` |
 //! | `poisoned` | error | `reason` |
 //! | `store committed` | info | `version`, `base` |
-//! | `store rebased` | info | `base`; `version`: the one that another commit has published meanwhile |
+//! | `store rebased` | info | `base`; `version`, which another commit has published since |
 //! | `copy refused` | warn | `reason`. The store's own file is read instead of a local copy |
 //! | `store compacted` | info | `operation`: `fold` or `merge`, `version` |
 //! | `store not compacted` | warn | `reason`; the next commit tries again |

@@ -4,8 +4,8 @@
 //! Invariants checked: the model's own, in every state; and from every state all living processes can come to their
 //! ends, unless another one dies.
 //!
-//! A model that cannot fail shows nothing. [`assert_each_breaks`] therefore takes changes to the programs, each of which
-//! must violate an invariant.
+//! A model that cannot fail shows nothing. [`assert_each_breaks`] therefore takes changes to the programs, and each must
+//! violate an invariant.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -29,10 +29,10 @@ pub(crate) trait Model: Copy + Eq + Hash + Debug + Sync {
     /// Fails if this state violates an invariant.
     fn check(&self, programs: &Programs<Self::Step>) -> Outcome<()>;
 
-    /// The states to which the next step of a process can lead; none if it waits, or has ended.
+    /// The states after the next step of a process; none if it waits, or has ended.
     fn after(&self, process: usize, programs: &Programs<Self::Step>) -> Outcome<Vec<Self>>;
 
-    /// The state in which a process has died here; `None` if it cannot.
+    /// The state after the death of a process here; `None` if it cannot die.
     fn after_death(&self, process: usize) -> Option<Self>;
 
     /// Every process has ended or died.
@@ -188,7 +188,7 @@ const PAIR: Pair = Pair { at: [0; 2], counted: 0, deaths: 0 };
 #[test]
 fn every_order_of_steps_is_visited() {
     let programs = Programs(vec![vec![Turn::Count, Turn::Wait, Turn::Check]]);
-    // Until both have counted: 3 states more than the 9 in which each is at Wait, at Check or at its end.
+    // Until both have counted: 3 states more than the 9 with each at Wait, at Check or at its end.
     assert_eq!(explore(PAIR, &programs), Ok(12));
     assert_each_breaks(&[PAIR], &programs, &["pair"], &["pair: without Wait", "pair: Check before Wait"]);
 }

@@ -7,7 +7,7 @@
 //!
 //! 1. Bytes as read and values that were checked have different types. Checking consumes the bytes, so that no byte of
 //!    a file is used before it was checked.
-//! 2. No bytes make this code panic, not even those of an attacker.
+//! 2. No bytes make this code panic, not even an attacker's.
 //! 3. Only this wing has numeric offsets and lengths of the format; anywhere else they are a defect.
 
 mod checks;

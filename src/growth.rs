@@ -18,8 +18,8 @@ use crate::format::{Geometry, Policy};
 pub(crate) const GROWTH_THRESHOLD: f64 = 0.8;
 /// A digit counts as this many slots in that load. Groups of several lanes move less easily than single entries, so a
 /// region runs out of room at a lower load. With digits in an eighth of the used slots, the first refusal came at 0.34 to 0.59
-/// with two slots a bucket, 0.87 to 0.90 with three, and 0.93 or more with others (real URLs, 64 regions, 20 seeds). A filter
-/// in which every key has copies doubles from a load of 0.09 on.
+/// with two slots a bucket, 0.87 to 0.90 with three, and 0.93 or more with others (real URLs, 64 regions, 20 seeds). If every
+/// key has copies, a filter doubles from a load of 0.09 on.
 const DIGIT_WEIGHT: f64 = 16.0;
 /// If more than this part of the entries is void, growth is refused unless the user allows it.
 const MOST_VOID: f64 = 0.5;

@@ -73,15 +73,15 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. No removal changes them.
     pub saturated: u64,
-    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored; in a forgetting filter
-    /// those of them whose entries were not emptied yet. A saturated entry stands for the highest count.
+    /// Copies of all keys: inserted copies, less removed ones. In a set, the keys that were stored; in a forgetting filter
+    /// without keys whose entries were emptied. A saturated entry stands for the highest count.
     pub copies: u64,
-    /// Copies ever inserted, without those of keys whose entry was saturated already.
+    /// Copies ever inserted, except of keys whose entry was saturated already.
     pub inserted: u64,
-    /// Copies removed, without those of keys whose entry was saturated. In a forgetting filter, the entries that were emptied
-    /// after they had expired.
+    /// Copies removed, except of keys whose entry was saturated. In a forgetting filter, the entries that were emptied after
+    /// they had expired.
     pub removed: u64,
-    /// Entries by the bits of their tail: element t counts those with t bits. A new entry has the most bits, and loses
+    /// Entries by the bits of their tail: element t counts entries with t bits. A new entry has the most bits, and loses
     /// one with each doubling.
     pub entries_by_tail: Vec<u64>,
     /// Buckets that repair has filled with slots that match everything.
@@ -160,7 +160,7 @@ pub struct Forecast {
     pub file_length: u64,
 }
 
-/// The values from which an [`Info`] is computed.
+/// The values that an [`Info`] is computed from.
 pub(crate) struct Facts {
     pub(crate) identity: Identity,
     pub(crate) policy: Policy,

@@ -29,7 +29,7 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | tell what is new | a set: [`Options::open`], [`Writer::insert`] |
+//! | find what is new | a set: [`Options::open`], [`Writer::insert`] |
 //! | count keys, or remove them some day | a counting filter: [`Options::counting`], [`Writer::remove`] |
 //! | look keys up | [`Reader`], with the trait [`Lookup`] |
 //! | take many keys at once, several times as fast | the trait [`Batches`]; [`Lookup::contains_batch`] |

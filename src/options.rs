@@ -219,8 +219,8 @@ impl Options {
         self
     }
 
-    /// Creation: a filter that counts copies of keys, and from which keys can be removed: [`Kind::Counting`]. Unless
-    /// given, a new filter is a set. An existing filter of another kind is refused with [`Error::Kind`].
+    /// Creation: a filter that counts copies of keys, and can remove keys: [`Kind::Counting`]. Unless given, a new filter is
+    /// a set. An existing filter of another kind is refused with [`Error::Kind`].
     pub fn counting(self) -> Self {
         self.kind(Kind::Counting)
     }
@@ -280,8 +280,8 @@ impl Options {
     /// newer ones were stored, and somewhat longer. [`Info::keep_newest`](crate::Info::keep_newest) and
     /// [`plan`](Self::plan) say how many it keeps at most; the file has room for these, and need never double. So no
     /// [`capacity`](Self::capacity) is given beside it. At least 1, and at most 2^50. Keys that come again stay as old as
-    /// they are. An existing filter of another kind is refused with [`Error::Kind`], and one that keeps other keys with
-    /// [`Error::Retention`].
+    /// they are. An existing filter of another kind is refused with [`Error::Kind`], and a filter that keeps another number
+    /// with [`Error::Retention`].
     ///
     /// No clock is read. Such a filter takes no times of keys, and is neither divided, joined nor merged:
     /// [`Error::Newest`].
@@ -341,7 +341,7 @@ impl Options {
         self
     }
 
-    /// Creation: the same settings as those of another filter.
+    /// Creation: the settings of another filter.
     pub(crate) fn designed_as(
         self,
         identity: &Identity,
@@ -373,11 +373,10 @@ impl Options {
     }
 
     /// Creation: the filter holds shard `number`, from 0, of the `of` shards that divide all keys; shard 0 of 1 unless
-    /// given. [`capacity`](Self::capacity) is that of this shard alone.
+    /// given. [`capacity`](Self::capacity) counts keys of this shard alone.
     ///
     /// [`KeyHash::shard`](crate::KeyHash::shard) says which shard a key belongs to; all shards need the same seed. The
-    /// filter takes keys and hashes like any other filter, and refuses those of another shard with
-    /// [`Error::OtherShard`].
+    /// filter takes keys and hashes like any other filter, and refuses keys of another shard with [`Error::OtherShard`].
     pub fn shard(mut self, number: u64, of: u64) -> Self {
         self.shard = Shard { of, number };
         self

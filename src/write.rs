@@ -1,4 +1,4 @@
-//! Changes: the one process that writes, its open transaction, and the ways in which a commit becomes part of the file.
+//! Changes: the one process that writes, its open transaction, and how a commit becomes part of the file.
 //!
 //! Uses [`file`](crate::file) and the wings below it. [`whole`](crate::whole), which rebuilds whole filters, uses this
 //! wing.

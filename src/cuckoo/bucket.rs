@@ -1,6 +1,6 @@
 //! Slots and buckets: n fingerprints in one `u64`, compared all at once.
 //!
-//! No I/O. One generic implementation serves all widths; the rules are those of `format-spec/README.md`, sections 3
+//! No I/O. One generic implementation serves all widths; the rules stand in `format-spec/README.md`, sections 3
 //! and 4. Each trick with bits has a worked value for n = 4, where W = 16, T = 6, and a tail has at most 9 bits; the
 //! test `worked_values` computes them.
 //!
@@ -233,7 +233,7 @@ impl<W: Layout> Slot<W> {
         self.1.numbers()
     }
 
-    /// The code in the expiry bits: of an entry, the epoch in which it expires, modulo 2^a; of a query, the epoch now.
+    /// The code in the expiry bits: of an entry, its expiry epoch modulo 2^a; of a query, the epoch now.
     pub(super) fn expiry(self) -> u32 {
         self.0 & self.numbers().expiry()
     }
@@ -337,7 +337,7 @@ impl<W: Layout> Lanes<W> {
         self.like(self.0 << self.1.numbers().bits)
     }
 
-    /// `lowest` has the lowest bits of some lanes. Adds those of the lanes of `self` that lie directly above, in a row.
+    /// `lowest` has the lowest bits of some lanes. Adds the lowest bits of lanes of `self` directly above them, in a row.
     fn follow(self, mut lowest: u64) -> u64 {
         let Numbers { slots, bits, .. } = *self.1.numbers();
         for _ in 1..slots {
@@ -606,8 +606,8 @@ impl<W: Layout> Bucket<W> {
     ///
     /// In a marked one it is as follows.
     ///
-    /// In each lane, `lowest` is the lowest set bit of the entry among those of `entry`, and `agrees` has a 1 wherever
-    /// entry and query agree.
+    /// In each lane, `lowest` is the lowest set bit of the entry in `entry`, and `agrees` has a 1 wherever entry and query
+    /// agree.
     ///
     /// * If all bits above `lowest` agree, half of `agrees` is at least 2^(W-1) - `lowest`, and the sum of the two sets
     ///   the lane's top bit.

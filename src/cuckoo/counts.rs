@@ -10,7 +10,7 @@ pub(crate) const FIRST_EPOCH: u64 = 1;
 
 /// Buckets whose bits are counted side by side.
 const COLUMNS: usize = 4;
-/// Binary digits of those counters.
+/// Binary digits of these counters.
 const PLANES: usize = 12;
 
 /// Adds one to the counter of each bit that is set, for eight words of each column. `planes` has the digits of the
@@ -45,9 +45,9 @@ fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
 /// The counters of a filter, exact as of the commit they belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Copies ever inserted, without those that a saturated group answered for.
+    /// Copies ever inserted, unless a saturated group answered for them.
     pub(crate) inserted: u64,
-    /// Copies removed, without those that a saturated group answered for.
+    /// Copies removed, unless a saturated group answered for them.
     pub(crate) removed: u64,
     /// Universal slots.
     pub(crate) universal: u64,
@@ -112,7 +112,7 @@ impl Counts {
         Self { inserted, removed, epoch, ..Self::default() }
     }
 
-    /// Whether the counters that a scan can find equal those of `other`.
+    /// Whether the counters that a scan can find are equal to `other`'s.
     pub(crate) fn is_as_found(&self, other: &Self) -> bool {
         let found = |counts: &Self| (counts.universal, counts.digits, counts.saturated, counts.by_tail);
         found(self) == found(other)
@@ -130,7 +130,7 @@ impl Counts {
     }
 
     /// What a scan of a filter of this kind counts. A digit in a set counts nothing: no writer stores one, and a superblock
-    /// that told of it would be refused with the whole file.
+    /// that counted it would be refused with the whole file.
     pub(crate) const fn in_a(self, kind: Kind) -> Self {
         match kind {
             Kind::Set | Kind::Forgetting => Self { digits: 0, saturated: 0, ..self },
@@ -432,7 +432,7 @@ mod tests {
         assert!(counts.expected_false_positive_rate(SlotsPerBucket::Four, 1000) > 0.999);
     }
 
-    /// Of which no two are equal.
+    /// No two of them are equal.
     fn some() -> Counts {
         let mut counts =
             Counts { inserted: 50, removed: 6, universal: 7, digits: 8, saturated: 9, ..Counts::default() };

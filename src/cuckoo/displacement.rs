@@ -5,7 +5,7 @@
 //! group of as many lanes in each bucket that it passes. Here a group is put into a bucket first, and the groups that
 //! must leave for it are put into their other buckets in the same way. Every minimal set of leaving groups is tried, the
 //! fewest lanes first. A group that was put somewhere stays there, so each attempt ends. Attempts go deeper and deeper,
-//! so that one that moves few groups is found first.
+//! so that an attempt with few moves is found first.
 //!
 //! Where whole groups find no room, one of them may be *divided*: it becomes two groups of its entry, one in each bucket
 //! of its pair, each of fewer lanes. Three groups of 3, 3 and 2 lanes fit into the eight lanes of a pair only so.
@@ -17,8 +17,8 @@ use super::widths::Layout;
 
 /// The greatest depth: the displaced groups that displace one another in a row.
 pub(super) const DEPTH: u32 = 12;
-/// The entries that the search for each chain may examine, out of those for the whole displacement. A chain that is
-/// found at all is nearly always short.
+/// The entries that the search for each chain may examine, out of the whole displacement's entries. A chain that is found
+/// at all is nearly always short.
 const CHAIN: u32 = 24;
 /// The groups that the search for a chain of groups may examine.
 const CHAIN_OF_GROUPS: u32 = 1000;
@@ -39,8 +39,8 @@ pub(super) struct Division<W> {
 }
 
 /// Puts a group into one of the buckets `ids`, both of its pair or one of them, by a chain of groups, or by displacement.
-/// The buckets `given` are stored first, if it succeeds. Each entry examined takes one of `kicks`. If there is no room, or
-/// a load fails, nothing is stored.
+/// The buckets `given` are stored first, if it succeeds. Each entry examined takes one of `kicks`. Without room, or if a
+/// load fails, nothing is stored.
 #[cold]
 pub(super) fn displace<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
@@ -68,7 +68,7 @@ pub(super) fn displace<W: Layout, E>(
 }
 
 /// Like [`displace`], without the chain of groups, and one of the groups in the way may be divided. Returns the division
-/// if one was made; `None` if there is no room.
+/// if one was made; `None` without room.
 #[cold]
 pub(super) fn displace_dividing<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
@@ -109,7 +109,7 @@ struct Way<W> {
     stay: Groups<W>,
     /// The groups that leave for their other buckets,
     leave: Groups<W>,
-    /// and one that does both: its first part stays, the second leaves.
+    /// and a group that does both: its first part stays, the second leaves.
     divided: Option<Division<W>>,
 }
 
@@ -181,7 +181,7 @@ impl<'a, W: Layout, B: BucketsMut<W>> Displacement<'a, W, B> {
         }
     }
 
-    /// Puts a group into the lanes of other groups, and puts those into their other buckets.
+    /// Puts a group into the lanes of other groups, and puts these groups into their other buckets.
     fn put_for_others(&mut self, id: BucketId, group: Group<W>, depth: u32) -> Result<bool, B::Error> {
         let here = Groups::of(self.staged.load(id)?);
         let before = self.mark();
@@ -218,8 +218,8 @@ impl<'a, W: Layout, B: BucketsMut<W>> Displacement<'a, W, B> {
     }
 }
 
-/// The ways in which groups for which `may_move` says so make room for `group`: first those in which whole groups leave,
-/// then those in which one of them is divided. What is no group stays.
+/// The ways for groups to make room for `group`, if `may_move` allows: first whole groups leave, then one of them is
+/// divided. Other slots stay.
 fn all_ways<W: Layout>(
     here: &Groups<W>,
     may_move: impl Fn(&Group<W>) -> bool,
@@ -240,8 +240,8 @@ fn all_ways<W: Layout>(
     all
 }
 
-/// The ways in which some of these groups leave for `group`, the fewest lanes first, if those of the set `staying` stay.
-/// The second part of a group that is divided leaves in any case.
+/// The ways for some of these groups to leave for `group`, the fewest lanes first, while the set `staying` stays. The second
+/// part of a divided group always leaves.
 fn ways_to_leave<W: Layout>(
     here: &Groups<W>,
     staying: u32,

@@ -1,6 +1,6 @@
 //! Forgetting: entries that expire, the epochs that time is divided into, and inserts into a forgetting filter.
 //!
-//! No I/O. The rules are those of `format-spec/README.md`, section 4.10. The a lowest bits of a slot hold the epoch in
+//! No I/O. The rules stand in `format-spec/README.md`, section 4.10. The a lowest bits of a slot hold the epoch in
 //! which its entry expires, modulo 2^a. An entry of the epoch now has expired; all others live for 1 to 2^a - 1 more
 //! epochs.
 
@@ -68,7 +68,7 @@ impl Forgetting {
         (time / self.epoch).clamp(FIRST_EPOCH, self.last_epoch())
     }
 
-    /// When an epoch begins: in milliseconds since 1970, or in keys stored by then.
+    /// When an epoch begins: in milliseconds since 1970, or in keys stored before.
     pub(crate) const fn begin(&self, epoch: u64) -> u64 {
         match self.clock {
             EpochClock::Time => epoch.saturating_mul(self.epoch),
@@ -104,7 +104,7 @@ impl Forgetting {
         (self.clock == EpochClock::Keys).then_some(Newest { at_least: self.after, at_most: most })
     }
 
-    /// The epoch in which a key seen at this time expires.
+    /// The expiry epoch of a key seen at this time.
     ///
     /// 30 days in epochs of 5: a key seen on day 13, in epoch 2, expires in epoch 9, which begins on day 45.
     pub(crate) const fn expiry(&self, time: u64) -> u64 {
@@ -172,14 +172,14 @@ impl fmt::Display for Retention {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Expiry {
-    /// When: in milliseconds since 1970. In a filter of the newest keys, how many keys it will have stored by then, as
+    /// When: in milliseconds since 1970. In a filter of the newest keys, after how many stored keys, as
     /// [`Info::inserted`](crate::Info::inserted) counts them.
     pub at: u64,
     /// The entries that expire then.
     pub entries: u64,
 }
 
-/// Entries by the epochs that they have left; element 0 counts those that have expired.
+/// Entries by the epochs that they have left; element 0 counts expired entries.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Expiries([u64; 1 << MOST_EXPIRY_BITS]);
 
@@ -256,7 +256,7 @@ impl<W: Width, E> BucketsMut<W> for Living<'_, '_, W, E> {
 /// Inserts a key that expires in the epoch `expiry`. The fingerprint of `place` has the epoch now.
 ///
 /// A live match makes the key known. With `refresh`, a live match of full tail is prolonged if none lives long enough;
-/// if there is only a shorter one, a fresh entry is stored beside it, or it is prolonged if there is no room.
+/// beside a shorter match, a fresh entry is stored, or the match is prolonged for lack of room.
 pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
@@ -290,7 +290,7 @@ fn prolong<W: Width, E>(
 ) -> Result<Kept, E> {
     let query = place.fingerprint;
     let left = |slot: Slot<W>| slot.epochs_left(query.expiry());
-    // The best match: one that lives long enough, else the one with the longest tail.
+    // The best match: any that lives long enough, else the match with the longest tail.
     let mut best: Option<(Option<u32>, BucketId, Bucket<W>)> = None;
     for (id, bucket) in both {
         let matches = bucket.matches(query);
@@ -311,7 +311,7 @@ fn prolong<W: Width, E>(
     Ok(Kept::Known)
 }
 
-/// Stores an entry in a lane that is empty or expired, or that the search frees; false if there is none.
+/// Stores an entry in a lane that is empty or expired, or that the search frees; false without such a lane.
 fn store_fresh<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     place: Place<W>,

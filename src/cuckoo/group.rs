@@ -1,7 +1,7 @@
 //! Groups: an entry, and the digits in the lanes directly above it, which count its copies.
 //!
-//! No I/O. The rules are those of `format-spec/README.md`, section 4.2. The digits d0, d1, ... of a group, the lowest
-//! lane first, are those of a number in bijective base D: each is 1 to D, so each number has just one form.
+//! No I/O. The rules stand in `format-spec/README.md`, section 4.2. The digits d0, d1, ... of a group, the lowest
+//! lane first, form a number in bijective base D: each is 1 to D, so each number has just one form.
 //!
 //! `copies = 1 + d0 + d1 D + d2 D^2 + ...`
 //!
@@ -17,7 +17,7 @@ pub(super) type Stored = (BucketId, usize);
 /// The two buckets of a key.
 pub(super) type Both<W> = [(BucketId, Bucket<W>); 2];
 
-/// The most groups of a bucket, 7, and one more that may not fit.
+/// The most groups of a bucket, 7, and one more that is still without a place.
 pub(super) const MOST: usize = 8;
 
 /// An entry and the copies that it stands for.
@@ -70,8 +70,8 @@ impl<W: Layout> Group<W> {
         if copies < self.numbers().most_copies { Some(Self { copies, ..self }) } else { None }
     }
 
-    /// Unites two groups that match one key. The result has the entry with the shorter tail, with which the other tail
-    /// begins, so every query that matched either matches it.
+    /// Unites two groups that match one key. The result has the entry with the shorter tail, which begins the other tail, so
+    /// every query that matched either matches it.
     pub(super) fn and(self, other: Self) -> Self {
         let shorter =
             if other.entry.tail_length() < self.entry.tail_length() { other.entry } else { self.entry };

@@ -1,6 +1,6 @@
 //! From the bytes of a key to its hash, and from the hash to its region.
 //!
-//! No I/O. The rules are those of `format-spec/README.md`, section 3.
+//! No I/O. The rules stand in `format-spec/README.md`, section 3.
 
 use std::fmt;
 
@@ -162,8 +162,8 @@ impl KeyHasher {
     }
 
     /// XXH3-128 of eight bytes, the length of a number or of a shorter hash. It is inlined into the lookup, and the
-    /// part that depends on the seed alone is computed once. The steps are those of the XXH3 specification for 4 to 8
-    /// bytes; a test compares them with the crate that hashes all other lengths.
+    /// part that depends on the seed alone is computed once. The steps follow the XXH3 specification for 4 to 8 bytes; a
+    /// test compares them with the crate that hashes all other lengths.
     #[inline(always)]
     const fn xxh3_of_eight(self, key: [u8; 8]) -> u128 {
         const PRIME: u64 = 0x9E37_79B1_85EB_CA87 + (8 << 2);
@@ -176,8 +176,7 @@ impl KeyHasher {
         ((high ^ high >> 32) as u128) << 64 | (low ^ low >> 28) as u128
     }
 
-    /// The hash of [`CANARY_KEY`], by which a program finds that it hashes as the file's writer did; 0 if the caller
-    /// hashes.
+    /// The hash of [`CANARY_KEY`], which shows whether a program hashes as the file's writer did; 0 if the caller hashes.
     pub(crate) fn canary(self) -> u128 {
         self.hash(CANARY_KEY).map_or(0, KeyHash::get)
     }

@@ -1,7 +1,7 @@
 //! Taking entries out of one region and storing them in another of the same shape, without keys: for merging filters,
 //! and for halving one.
 //!
-//! No I/O. The rules are those of `format-spec/README.md`, sections 8.5 and 8.7. An entry belongs to a pair of buckets:
+//! No I/O. The rules stand in `format-spec/README.md`, sections 8.5 and 8.7. An entry belongs to a pair of buckets:
 //! the one that it lies in, and the other one by its tag. In the region that takes it the pair is the same.
 
 use std::convert::Infallible;
@@ -38,7 +38,7 @@ impl<W: Width> BucketsMut<W> for Words<'_> {
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// The rule by which entries of one filter are stored in another.
+/// The rule for storing entries of one filter in another.
 #[derive(Clone, Copy)]
 pub(crate) struct Taking {
     pub(crate) kind: Kind,
@@ -75,9 +75,9 @@ pub(crate) fn take_region<W: Width>(
     })
 }
 
-/// Whether an entry here answers for `entry` now: one that covers it, or one that it covered, which it replaces. Every
-/// query that matched either matches the entry that stays, and for as long: of two equal entries of a forgetting filter
-/// the one stays that expires later.
+/// Whether an entry here answers for `entry` now: it covers `entry`, or was covered by `entry` and is replaced. Every query
+/// that matched either matches the entry that stays, and for as long: of two equal entries of a forgetting filter the later
+/// expiry stays.
 fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: Slot<W>, now: u32) -> bool {
     let both = pair_of(buckets, id, entry);
     let answers =
@@ -155,8 +155,7 @@ fn pair_of<W: Layout, B: Buckets<W, Error = Infallible>>(
     [(id, here), (other, there)]
 }
 
-/// Adds a group of a counting filter; false if there is no room. `None` if a saturated group here stands for all its
-/// copies.
+/// Adds a group of a counting filter; false without room. `None` if a saturated group here stands for all its copies.
 ///
 /// The steps that most groups need know the width: with the width as a value, a merge took 1.3 to 1.7 times as long.
 fn add<W: Width>(
@@ -199,7 +198,7 @@ fn related<W: Layout>(one: Slot<W>, other: Slot<W>) -> Option<Slot<W>> {
 }
 
 /// Adds the copies of a group to a group here whose entry covers its entry or is covered by it; the shorter of the two
-/// entries stays. So every query that matched either entry matches the one that stays, and removal finds a copy for
+/// entries stays. So every query that matched either entry matches the remaining entry, and removal finds a copy for
 /// each. False if no such group has room, or if it would need as many more lanes as the group takes by itself
 /// (`apart`).
 ///
@@ -278,7 +277,7 @@ fn share_entry(
     shared.is_some()
 }
 
-/// Stores a group without uniting it with others, in bucket `id` or in its other one. False if there is no room.
+/// Stores a group without uniting it with others, in bucket `id` or in its other one. False without room.
 pub(super) fn store_group<W: Width>(
     buckets: &mut Words<'_>,
     id: BucketId,
@@ -294,8 +293,8 @@ pub(super) fn store_group<W: Width>(
     })
 }
 
-/// Stores an entry without digits in a free lane, or one that a chain frees. `None` if the group has digits, or if groups
-/// that have are in the way.
+/// Stores an entry without digits in a free lane, or in a lane that a chain frees. `None` if the group has digits, or if
+/// groups with digits are in the way.
 fn store_alone<W: Layout, B: BucketsMut<W, Error = Infallible>>(
     buckets: &mut B,
     id: BucketId,

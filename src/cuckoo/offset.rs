@@ -8,8 +8,8 @@
 //! * T = 6: 12 tags stay in one 64-byte line (values below 8), 44 more in one page (below 512), 8 go
 //!   anywhere in the region. More line-local tags would lower the reachable load;
 //! * T = 10: 896 tags stay in the page, using each of the 504 values 8..=511, and 128 cross it;
-//! * the high four bits of those that cross the page span all sixteen pages, so that entries of any page can
-//!   be moved, in steps, to any other.
+//! * the high four bits of offsets across pages span all sixteen pages, so that entries of any page can be moved, in
+//!   steps, to any other.
 //!
 //! With T = 6, the lookup of an absent key touches 1.125 pages and 1.8 lines of 64 bytes on average; random tables would make
 //! it 2 of each. With three slots or fewer, 64 tags would put several keys into one pair of buckets too often.

@@ -75,7 +75,7 @@ mod vector {
     use crate::cuckoo::Width;
     use crate::cuckoo::bucket::{Bucket, Slot};
 
-    /// Lanes 0 to 3 are those of the first bucket.
+    /// Lanes 0 to 3 belong to the first bucket.
     ///
     /// | query `abcf` | empty | digit | universal | | |
     /// |---|---|---|---|---|---|
@@ -189,7 +189,7 @@ mod vector {
         #[inline(always)]
         pub(in crate::cuckoo) fn without_match(&self, query: Slot<W>) -> Option<[Bucket<W>; 2]> {
             let matching = self.matching(query).0;
-            // The lanes directly above those. The highest lane of each bucket has none above it.
+            // The lanes directly above them. The highest lane of each bucket has none above it.
             let above = shl_imm_u64_m128i::<16>(matching);
             // One bit for each lane that matches, then one for each digit above such a lane: a digit makes a second bit.
             let bits = move_mask_i8_m128i(pack_i16_to_i8_m128i(matching, self.digits().0 & above)) as u32;

@@ -26,6 +26,18 @@
 //! 13. If step 8 met groups of several lanes: two groups of one entry, of more copies than a group counts, become a saturated
 //!     one, which makes room for the copy.
 //! 14. There is no room. Nothing has changed.
+//!
+//! # Why removal is safe
+//!
+//! The groups *cover* the keys if every copy that was inserted, and not removed, can be assigned a copy of its own in a
+//! group whose entry matches its key. Let a copy of K be removed, and let the longest match e lose a copy that was assigned
+//! to another key L. K was assigned a copy of an entry f, which matches K and whose tail is no longer than e's. L agrees with
+//! K on all of e's tail, so on all of f's: f matches L, and K's copy of f can be assigned to L. A shorter match may be the
+//! only entry of a key that differs from K in the longer tail.
+//!
+//! This holds also where repair has quarantined a bucket of K, and entries were lost. An entry e that matches both K and L
+//! has the tag of both and lies in a bucket of both. So they have one pair of buckets, and the quarantined one answers
+//! "present" for L.
 
 use std::convert::Infallible;
 
@@ -94,8 +106,8 @@ pub(crate) enum Insertion<W> {
     Crowded,
 }
 
-/// An entry is to be stored if nothing matches and a lane is free: in the first free lane of the first bucket that has
-/// one. Nearly every insert into a filter is of this kind.
+/// If nothing matches and a lane is free, the entry goes into the first free lane of the first bucket that has one. Nearly
+/// every insert into a filter is of this kind.
 #[inline(always)]
 pub(crate) fn find_insertion<W: Width, B: Buckets<W>>(
     buckets: &mut B,
@@ -233,8 +245,8 @@ fn is_absorbed<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> bool {
 /// A bucket with a copy of the key, and what became of that copy.
 type Counted<W> = (BucketId, Bucket<W>, Inserted<W>);
 
-/// Counts a copy in a group that matches, without moving another: in the lanes that the group has, in those of several
-/// groups of the key, which become one, or with one more lane that is free.
+/// Counts a copy in a group that matches, without moving another: in the group's lanes, in the lanes of several groups of the
+/// key, which become one, or with one more free lane.
 #[inline(never)]
 fn count_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Counted<W>> {
     first_of(both, |(id, bucket)| count_in(id, bucket, fingerprint, 0))
@@ -412,9 +424,9 @@ fn saturate<W: Layout, E>(
     Some(Inserted::Counted { digits: 0, saturates: true })
 }
 
-/// Unites the groups of a bucket that match, if there are several, and counts the copy in the result.
+/// Unites several groups of a bucket that match, and counts the copy in the result.
 fn merge<W: Layout>(id: BucketId, bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Counted<W>> {
-    // A bucket is taken apart only if several of its lanes match. One that matches may be universal, and is no group.
+    // A bucket is taken apart only if several of its lanes match. A single match may be universal, and is no group.
     if bucket.matches(fingerprint).count() < 2 {
         return None;
     }
@@ -505,8 +517,8 @@ impl<W: Width> Removal<W> {
 
     /// Stores both buckets, of a region that nobody else sees.
     ///
-    /// To know the one that has changed, a processor must have loaded both. What waits for that fills it up, so that it works
-    /// at fewer keys meanwhile: single removals from a new file are 1.4 times as fast with both stored.
+    /// To know which has changed, a processor must have loaded both. Instructions that wait for that fill it up, so that it
+    /// works at fewer keys at once: single removals from a new file are 1.4 times as fast with both stored.
     #[inline(always)]
     pub(crate) fn store_both<B: BucketsMut<W>>(self, buckets: &mut B) {
         buckets.store(self.first.0, self.first.1);
@@ -514,7 +526,7 @@ impl<W: Width> Removal<W> {
     }
 }
 
-/// The removal of the slot that matches, if there is just one and it has no digits.
+/// The removal of the slot that matches, if just one does and it has no digits.
 #[inline(always)]
 pub(crate) fn find_removal<W: Width, B: Buckets<W>>(
     buckets: &mut B,
@@ -558,7 +570,7 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
 /// What a removal takes, and the bucket that changes, if one does.
 type Taken<W> = (Option<(BucketId, Bucket<W>)>, Removed);
 
-/// Like [`remove`], where several entries match, or one that has digits, or none.
+/// Like [`remove`], where several entries match, or an entry with digits, or none.
 #[inline(never)]
 fn remove_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Taken<W>> {
     let longest = of_each(both, |(id, bucket)| {

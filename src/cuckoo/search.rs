@@ -3,7 +3,7 @@
 //!
 //! A move needs no key. An entry without digits takes one lane in either bucket, so such entries move in chains. A
 //! group needs several lanes at once, which only the end of such a chain can have free. If none frees a lane, `place`
-//! looks for a chain of groups, each of which takes the lanes of the next one; and then `displacement.rs` goes on.
+//! looks for a chain of groups, where each takes the lanes of the next; and then `displacement.rs` goes on.
 
 use super::bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::group::{Group, Groups};
@@ -55,7 +55,7 @@ struct Reached<W> {
     /// The group that moves to this bucket.
     coming: Group<W>,
     parent: usize,
-    /// The bucket of step `parent` once that group has left it, and the one that comes there is in it.
+    /// The bucket of step `parent` once that group has left it, and the next group is in it.
     left: Bucket<W>,
 }
 
@@ -99,10 +99,10 @@ impl Search {
         }
     }
 
-    /// Puts a group into one of the buckets `ids` by the shortest chain of groups, each of which moves to its other bucket
-    /// into the lanes that the next one leaves. Each group examined takes one of `kicks`.
+    /// Puts a group into one of the buckets `ids` by the shortest chain of groups: each moves to its other bucket, into the
+    /// lanes that the next one leaves. Each group examined takes one of `kicks`.
     ///
-    /// If there is no such chain, or a load fails, nothing is stored.
+    /// Without such a chain, or if a load fails, nothing is stored.
     pub(super) fn place<W: Layout, B: BucketsMut<W>>(
         &mut self,
         buckets: &mut B,
@@ -175,7 +175,7 @@ impl Search {
     /// store. The entries in `kept`, and their digits, stay. Each entry examined takes one of `kicks`; the search ends
     /// when none are left.
     ///
-    /// If there is no room, or a load fails, nothing is stored.
+    /// Without room, or if a load fails, nothing is stored.
     #[inline]
     pub(super) fn free_lane<W: Layout, B: BucketsMut<W>>(
         &mut self,

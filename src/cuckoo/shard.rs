@@ -1,6 +1,6 @@
 //! Shards: filters that divide all keys among themselves, each key belonging to one of them.
 //!
-//! No I/O. The rules are those of `format-spec/README.md`, section 3.5.
+//! No I/O. The rules stand in `format-spec/README.md`, section 3.5.
 
 use super::hash::{KeyHash, MAX_REGIONS, RegionId};
 
@@ -28,7 +28,7 @@ impl Shard {
     }
 }
 
-/// The regions of one shard among those of all shards.
+/// The regions of one shard among all shards' regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     /// Regions of all shards, at most [`MAX_REGIONS`].
@@ -40,7 +40,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// `regions` are those of one shard, at most [`Shard::most_regions`].
+    /// `regions` counts the regions of one shard, at most [`Shard::most_regions`].
     pub(crate) const fn new(shard: Shard, regions: u64) -> Self {
         Self { all: shard.of * regions, first: (shard.number * regions) as u32, own: regions }
     }

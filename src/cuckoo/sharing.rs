@@ -41,8 +41,8 @@ pub(super) enum Union {
     Saturated,
 }
 
-/// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two others of which one is
-/// in the way. `own` counts the copy to be inserted; `place` is where it is stored without that copy, if it is stored.
+/// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two others with one in the way.
+/// `own` counts the copy to be inserted; `place` is where it is stored without that copy, if it is stored.
 pub(super) fn share<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
@@ -93,7 +93,7 @@ fn distinct(mut ids: Vec<BucketId>) -> Vec<BucketId> {
 }
 
 /// Pairs of groups that may share an entry, the longest common beginning first: the key's own group with another of its
-/// tag, and any two groups of which one lies in a bucket of the key, or in a bucket that a group there may move to.
+/// tag, and any two groups if one lies in a bucket of the key, or in a bucket that a group there may move to.
 fn candidates<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
@@ -168,7 +168,7 @@ impl<W: Layout> Slot<W> {
     /// n = 4: `0x74f9` and `0x74c1` (tails `001111100` and `001100000`) give `0x74e0` (tail `0011`).
     fn common(self, other: Self) -> Option<Self> {
         self.tail_length().and(other.tail_length()).filter(|_| self.tag() == other.tag())?;
-        // The bit that ends the tail: the lowest of either, or the first in which they differ.
+        // The bit that ends the tail: the lowest of either, or the first that differs.
         let ends = (self.0 & self.0.wrapping_neg()) | (other.0 & other.0.wrapping_neg());
         let highest = |bits: u32| bits.checked_ilog2().map_or(0, |bit| 1 << bit);
         let end = highest(ends | (self.0 ^ other.0));

@@ -1,6 +1,6 @@
 //! Making one region of two, as when a filter shrinks.
 //!
-//! No I/O. The rules are those of `format-spec/README.md`, section 8.5. Most buckets hold nothing but entries without
+//! No I/O. The rules stand in `format-spec/README.md`, section 8.5. Most buckets hold nothing but entries without
 //! digits. The entries of two such buckets are put together without a branch, which no processor could predict: how
 //! many lanes are in use, and which, is random. Only entries that find no room in their bucket are handled one by one.
 
@@ -78,7 +78,7 @@ pub(crate) fn halve<W: Width>(
         });
     }
     let buckets = &mut Words(left);
-    // The buckets with entries left over, and those with entries left over after that.
+    // The buckets with entries left over, and the buckets with entries left over after that.
     let mut waiting = vec![BucketId(0); right.len()];
     let mut number = 0;
     for (id, word) in (0..).map(BucketId).zip(&*right) {
@@ -105,8 +105,8 @@ pub(crate) fn halve<W: Width>(
     Ok(())
 }
 
-/// Puts together all pairs of buckets that hold nothing but entries without digits. `from` keeps what is still to be
-/// stored from all others. True if there are no others.
+/// Puts together all pairs of buckets that hold nothing but entries without digits. `from` keeps the slots of all others,
+/// which are still to store. True without others.
 fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     let mut is_plain = true;
     for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks_mut(BLOCK)) {
@@ -129,8 +129,8 @@ fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     is_plain
 }
 
-/// Stores the entries of `bucket` in their other buckets, where those have a free lane, and returns the rest. This
-/// saves most entries a search.
+/// Stores the entries of `bucket` in their other buckets, if these have a free lane, and returns the rest. This saves most
+/// entries a search.
 fn store_in_others<W: Width>(buckets: &mut Words<'_>, id: BucketId, bucket: Bucket<W>) -> Bucket<W> {
     (0..W::SLOTS).fold(bucket, |left, lane| {
         let entry: Slot<W> = left.slot(lane);

@@ -1,6 +1,6 @@
 //! How large a filter must be: slots per bucket for a false-positive rate, regions for a capacity.
 //!
-//! The tables are those of `format-spec/README.md`, section 3.3.
+//! The tables stand in `format-spec/README.md`, section 3.3.
 
 use super::bucket::BUCKETS_PER_REGION;
 use super::hash::MAX_REGIONS;
@@ -9,7 +9,7 @@ use super::widths::{AnyWidth, SlotsPerBucket};
 
 impl SlotsPerBucket {
     /// The most slots per bucket whose false-positive rate, in a set at full load before any growth, is at most `rate`; `None`
-    /// if there is no such width.
+    /// if no width reaches it.
     pub fn for_rate(rate: f64) -> Option<Self> {
         Self::for_rate_of(rate, Kind::Set)
     }
@@ -26,11 +26,11 @@ impl SlotsPerBucket {
         AnyWidth::of_new(self, Kind::Set).false_positive_rate()
     }
 
-    /// rho: the load, as a part of all slots, up to which every region of a filter finds room.
+    /// rho: the highest load, as a part of all slots, that leaves room in every region of a filter.
     ///
     /// The first insert that finds no room in a region comes at a mean load of 0.889, 0.951, 0.971, 0.982, 0.987,
     /// 0.990 for n = 2 to 7 (measured over 4000 regions each; standard deviation 0.004 to 0.002). The keys spread
-    /// unevenly over the regions, and rho keeps at least six standard deviations of that spread below those loads.
+    /// unevenly over the regions, and rho keeps at least six standard deviations of that spread below these loads.
     ///
     /// An insert can still fail earlier, where more than 2n keys meet in one pair of buckets: at 50 million keys the
     /// chance of that is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles

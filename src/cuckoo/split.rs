@@ -1,6 +1,6 @@
 //! Making two regions of one, as when a filter doubles.
 //!
-//! No I/O. The rules are those of `format-spec/README.md`, section 8.1: the first bit of an entry's tail says which of the
+//! No I/O. The rules stand in `format-spec/README.md`, section 8.1: the first bit of an entry's tail says which of the
 //! two regions it goes to, at the same bucket index. No entry moves to its other bucket, and no bucket can overflow.
 
 use super::bucket::{BUCKETS_PER_REGION, Bucket};

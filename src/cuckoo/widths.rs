@@ -87,8 +87,8 @@ pub(crate) struct AnyWidth {
     pub(crate) is_marked: bool,
 }
 
-/// How a bucket is divided: in one of the six ways of sets and counting filters, or of those of forgetting filters, which
-/// are named after n and a.
+/// How a bucket is divided: in one of the six ways of sets and counting filters, or in a way of forgetting filters, named
+/// after n and a.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     Two,
@@ -117,7 +117,7 @@ impl From<SlotsPerBucket> for Shape {
 }
 
 impl Shape {
-    /// The shapes of forgetting filters, those with the fewest bytes a key first, and of these the lowest rate first.
+    /// The shapes of forgetting filters, the fewest bytes a key first, and then the lowest rate.
     const FORGETTING: [Self; 4] = [Self::Four2, Self::Four3, Self::Three4, Self::Two4];
 }
 
@@ -129,7 +129,7 @@ impl From<SlotsPerBucket> for AnyWidth {
 }
 
 impl AnyWidth {
-    /// The widths of new forgetting filters, those with the fewest bytes a key first, and of these the lowest rate first.
+    /// The widths of new forgetting filters, the fewest bytes a key first, and then the lowest rate.
     pub(crate) const FORGETTING: [Self; 4] = {
         let [one, two, three, four] = Shape::FORGETTING;
         [Self::unmarked(one), Self::unmarked(two), Self::unmarked(three), Self::unmarked(four)]
@@ -140,12 +140,12 @@ impl AnyWidth {
     }
 
     /// The width of a new set or counting filter. Counting filters are marked from the beginning: without markers a slot
-    /// could not be told from a digit.
+    /// would look like a digit.
     pub(crate) fn of_new(slots: SlotsPerBucket, kind: Kind) -> Self {
         Self { shape: slots.into(), is_marked: kind == Kind::Counting }
     }
 
-    /// The width of a forgetting filter with n slots and a bits of expiry, unmarked; `None` if there is none.
+    /// The unmarked width of a forgetting filter with n slots and a bits of expiry; `None` if no such width exists.
     pub(crate) fn forgetting(slots: SlotsPerBucket, expiry_bits: u32) -> Option<Self> {
         let is_it = |width: &Self| width.slots() == slots && width.expiry_bits() == expiry_bits;
         Self::FORGETTING.into_iter().find(is_it)
@@ -249,7 +249,7 @@ impl Numbers {
         self.high() - self.ones
     }
 
-    /// The number of the highest bit below the tag in its lane: the first bit of the tail, if there is one.
+    /// The number of the highest bit below the tag in its lane: the first bit of the tail, unless the entry is void.
     #[inline(always)]
     pub(super) const fn tail_top_at(&self) -> u32 {
         self.bits - self.tag_bits - 1
@@ -307,7 +307,7 @@ impl Numbers {
 }
 
 /// A width, as slots and buckets carry it: a type of its own ([`Width`]), whose numbers the compiler knows; or
-/// [`AnyLayout`], with which code is compiled once for all widths.
+/// [`AnyLayout`], which compiles code once for all widths.
 pub(crate) trait Layout: Copy + Eq + Debug {
     fn numbers(self) -> &'static Numbers;
 }
@@ -317,7 +317,7 @@ pub(crate) trait Layout: Copy + Eq + Debug {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnyLayout(&'static Numbers);
 
-/// Slots and buckets are compared with those of their own width only, so any two are equal.
+/// Slots and buckets are compared only with others of their own width, so any two are equal.
 impl PartialEq for AnyLayout {
     #[inline(always)]
     fn eq(&self, _: &Self) -> bool {
@@ -470,7 +470,7 @@ macro_rules! with_width {
 }
 pub(crate) use with_width;
 
-/// Like `with_width!`, for an [`AnyWidth`](crate::cuckoo::AnyWidth). After `plain` or `forgetting`, only for those widths;
+/// Like `with_width!`, for an [`AnyWidth`](crate::cuckoo::AnyWidth). After `plain` or `forgetting`, only for such widths;
 /// `$else` for the others. After `marked`, for a filter that is known to be marked.
 macro_rules! with_any_width {
     (plain $width:expr, $W:ident => $body:expr, $else:expr) => {

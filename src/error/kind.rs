@@ -39,7 +39,7 @@ pub enum ErrorKind {
     Foreign,
     /// The file needs another version of gowk.
     Unsupported,
-    /// The bytes read are not those that were written.
+    /// The bytes differ from what was written.
     Damaged,
     /// Another process has the filter.
     Locked,

@@ -9,7 +9,7 @@
 //!
 //! Crash cases: a torn or missing tail fails the CRC, and ends the journal; frames of two attempts at one
 //! commit cannot be mixed, as each frame names the CRC of the one before; frames from before a reset have
-//! another salt. A frame of a *later* commit behind one that does not count cannot come from a crash, as a
+//! another salt. A frame of a *later* commit behind a frame that does not count cannot come from a crash, as a
 //! later commit begins only after the earlier one is synced: that is damage.
 
 use std::fs::File;
@@ -199,7 +199,7 @@ impl Append<'_> {
     }
 }
 
-/// The journal's file, if there is one.
+/// The journal's file; `None` if it does not exist.
 pub(crate) fn open(files: &Files, write: bool) -> Result<Option<File>> {
     files.open_side(&files.journal, write)
 }

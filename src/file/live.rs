@@ -1,5 +1,5 @@
-//! The live area, through which a writer tells readers what it is doing. It is volatile and has no checksum: after a
-//! crash, recovery writes it anew from the superblock and the journal.
+//! The live area, where a writer shows readers what it is doing. It is volatile and has no checksum: after a crash,
+//! recovery writes it anew from the superblock and the journal.
 //!
 //! It is a set of *seqlocks*. The **apply epoch** is odd while a commit is being applied anywhere, each region's
 //! **sequence** is odd while that region is, and the **copy sequence** while counters and metadata are stored. None ever
@@ -52,7 +52,7 @@ pub(crate) struct LiveCopy {
 #[derive(Debug)]
 pub(crate) struct Live<M = MapMut> {
     memory: M,
-    /// The file in which a failed reservation looks for its reason; `None` for memory without a file.
+    /// A failed reservation looks for its reason in this file; `None` for memory without a file.
     file: Option<File>,
     path: PathBuf,
 }
@@ -64,12 +64,12 @@ impl Live {
         Ok(Self { memory, file, path: path.to_owned() })
     }
 
-    /// Sets or clears the flag that tells readers to look at the path before they answer.
+    /// Sets or clears the flag that makes readers look at the path before they answer.
     pub(crate) fn set_superseded(&self, file: &File, superseded: bool) -> io::Result<()> {
         self.set_flag(SUPERSEDED, superseded, |at, word| write_word(file, at, word))
     }
 
-    /// Tells readers that the writer gave up in the middle: they must open the file anew.
+    /// Sets the flag of a writer that gave up in the middle: readers must open the file anew.
     pub(crate) fn set_poisoned(&self, file: &File) -> io::Result<()> {
         self.set_flag(POISONED, true, |at, word| write_word(file, at, word))
     }
@@ -126,7 +126,7 @@ impl<M: SharedMemory> Live<M> {
         self.step(LIVE_EPOCH, next_even)
     }
 
-    /// Runs `redo`, which may change any region. Meanwhile the epoch and all sequences are odd, whatever values a dead
+    /// Runs `redo`, which may change any region. While it runs, the epoch and all sequences are odd, whatever values a dead
     /// writer or a power cut left here. Afterwards they are even, and higher than any reader can have seen.
     pub(crate) fn recover(
         &self,
@@ -223,7 +223,7 @@ const fn sequence_at(region: RegionId) -> u64 {
     LIVE_SEQUENCES + 4 * region.0 as u64
 }
 
-/// The bytes with which the live area of a new file begins; all others are zeros.
+/// The first bytes of the live area of a new file; all others are zeros.
 ///
 /// The epoch begins at a random number: if another file is written over this one in place (`cp other live`), readers see
 /// another epoch at once. `salt` is random, and fresh in every new file.
@@ -247,7 +247,7 @@ pub(super) const fn first_epoch(random: u64) -> u64 {
     random >> 2 << 1
 }
 
-/// Sets the live area of a copy in memory, all zeros before, to that of an idle file at `commit`.
+/// Makes the zeroed live area of a copy in memory an idle file's at `commit`.
 pub(crate) fn set_idle(memory: &MapMut, commit: u64, epoch: u64) {
     set_now(memory, epoch);
     memory.set_word(word(LIVE + LIVE_STATE), u64::from_le_bytes(STATE_IDLE));
@@ -314,7 +314,7 @@ pub(crate) trait LiveHead {
         !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
     }
 
-    /// The low half of a forgetting filter's epoch, by which lookups judge; `None` if it is damaged.
+    /// The low half of a forgetting filter's epoch, for lookups to judge by; `None` if it is damaged.
     #[inline]
     fn now(&self) -> Option<u32> {
         let word = self.live_word(LIVE_NOW);

@@ -67,7 +67,7 @@ impl Medium<'_> {
     }
 
     /// Overwrites the blocks of a page and its checksum that cannot be read with zeros. The page can be read then, and
-    /// is damaged: zeros match neither a checksum of 0 nor that of other contents.
+    /// is damaged: zeros match neither a checksum of 0 nor the checksum of other contents.
     pub(super) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
         let sums = self.sum_at(id) / PAGE * PAGE;
         for offset in [sums, self.page_at(id)] {

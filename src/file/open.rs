@@ -1,4 +1,4 @@
-//! Opening: which locks are taken in which order, and who recovers.
+//! Opening: the locks, their order, and which process recovers.
 //!
 //! Invariants (`format-spec/README.md`, section 7):
 //!
@@ -91,7 +91,7 @@ enum Attempt<T> {
     Present,
 }
 
-/// Opens an existing filter for writing; [`Error::NotFound`] if there is none.
+/// Opens an existing filter for writing; [`Error::NotFound`] without a file.
 pub(crate) fn open_writer(
     files: &Files,
     disk: &Arc<dyn Disk>,
@@ -99,7 +99,7 @@ pub(crate) fn open_writer(
     wait: Duration,
 ) -> Result<OpenedToWrite> {
     let opened = poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))?;
-    // This runs without the gate, so that others can open the file meanwhile: it takes time in proportion to the file.
+    // This takes time in proportion to the file, so it runs without the gate, and others can open the file.
     if verify == Verify::Eager
         && let Err(error) = opened.published.verify_all()
     {
@@ -175,7 +175,7 @@ pub(crate) fn lock_absent(
     wait: Duration,
 ) -> Result<Held> {
     poll(&files.data, wait, |_| {
-        // Shared first: if the file appears now, an exclusive lock would tell its readers that the file was recovered.
+        // Shared first: if the file appears now, an exclusive lock would show its readers that the file was recovered.
         // While this process holds the lock, nobody else can publish a file.
         let (lock, made) = lock_file(files, &**disk, model)?;
         let Some(lock) = Held::try_shared(lock, &files.lock)? else {
@@ -222,8 +222,8 @@ pub(crate) struct OpenedToRead {
     pub(crate) map: Map,
     pub(crate) superblocks: Superblocks,
     pub(crate) inode: Inode,
-    /// Set if the file needs recovery but this process may not write it: the caller replays the journal privately,
-    /// while these locks keep writers away.
+    /// Set if the file needs recovery but this process lacks permission to write it: the caller replays the journal
+    /// privately, while these locks keep writers away.
     pub(crate) unrecovered: Option<Locks>,
 }
 
@@ -374,8 +374,7 @@ fn stable_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblo
     }
 }
 
-/// Syncs the folder, unless this process may not open it or the file system does not support that. Readers go on
-/// without.
+/// Syncs the folder, unless this process lacks permission or the file system does not support that. Readers go on without.
 fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
     match disk.sync_dir(&files.dir) {
         Err(error) if is_forbidden(&error) || needs_no_sync(&error) => Ok(()),

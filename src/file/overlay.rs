@@ -1,8 +1,8 @@
 //! The open transaction's changes: buckets that differ from the data file, by region.
 //!
-//! Only changed buckets are kept, in the order in which they were first changed: a change costs a bit in a bitmap, and a
-//! word at the end of a list. Of a few thousand regions, all these ends are in the cache. A region with few changes has no
-//! bitmap, so that those of a huge filter take some hundred bytes each.
+//! Only changed buckets are kept, in the order of their first change: a change costs a bit in a bitmap, and a word at the
+//! end of a list. Of a few thousand regions, all these ends are in the cache. A region with few changes has no bitmap, so
+//! that regions of a huge filter take some hundred bytes each.
 
 use super::pages::Region;
 use crate::cuckoo::{BUCKETS_PER_REGION, BucketId, RegionId};
@@ -37,14 +37,14 @@ pub(crate) struct Overlay {
 pub(crate) struct RegionChange {
     /// One bit a bucket: whether it is changed. Where it is `None`, at most [`FEW`] are.
     bits: Option<Box<RegionBits>>,
-    /// The changed buckets, in the order in which they were first changed, and then room for more. Empty if there were more
-    /// than [`LISTED`].
+    /// The changed buckets, in the order of their first change, and then room for more. Empty if they were more than
+    /// [`LISTED`].
     buckets: Vec<u16>,
     /// Their words, and as much room; if there were more than [`LISTED`], one for each bucket of the region.
     words: Vec<u64>,
     /// How many buckets are listed.
     listed: usize,
-    /// The place behind the one that was changed again last. A journal often changes the same buckets again, in order.
+    /// The place behind the last one that was changed again. A journal often changes the same buckets again, in order.
     next: usize,
     /// The checksums of the pages with the changes in them, once sealed or replayed.
     sums: Option<Box<[u32; PAGES_PER_REGION as usize]>>,
@@ -92,7 +92,7 @@ impl Overlay {
         self.places.resize_with(length, || None);
     }
 
-    /// Moves the changes into `parts` overlays, those of a region into the one that `part_of` returns.
+    /// Moves the changes into `parts` overlays; `part_of` returns the overlay for a region.
     pub(crate) fn divide(&mut self, parts: usize, part_of: impl Fn(RegionId) -> usize) -> Vec<Self> {
         let mut divided: Vec<_> = (0..parts).map(|_| Self::default()).collect();
         for (id, change) in std::mem::take(self).into_changes() {

@@ -212,7 +212,7 @@ impl Pages {
     /// Asks the system to read in a region that will be needed soon, without waiting for it. Does nothing behind the
     /// last region.
     ///
-    /// Works only for a file larger than memory; for such a file the system is told not to read ahead by itself.
+    /// Works only for a file larger than memory; for such a file the system is advised not to read ahead by itself.
     pub(crate) fn read_ahead(&self, region: RegionId) {
         if self.paging.larger_than_memory {
             self.map.read_ahead(self.addresses.bucket(region, 0), BUCKETS_PER_REGION as usize);
@@ -229,8 +229,8 @@ struct Touched {
 }
 
 impl Touched {
-    /// The file states the number of pages; one that is all holes may claim 2^36. So the bits lie in memory that the
-    /// system hands out as zeros, which takes room only where a bit is set.
+    /// The file states the number of pages; a file of holes may claim 2^36. So the bits lie in memory that the system hands
+    /// out as zeros, which takes room only where a bit is set.
     fn none(pages: u64) -> io::Result<Self> {
         let words = usize::try_from(pages.div_ceil(64)).unwrap_or(usize::MAX);
         let bits = AtomicU64::new_vec_zeroed(words).map_err(|_| io::ErrorKind::OutOfMemory)?;

@@ -137,8 +137,7 @@ impl PublishedFile {
         self.pages.map.live_copy().is_none_or(|copy| copy.commit != self.checkpoint.commit)
     }
 
-    /// Overwrites those pages of a region that cannot be read. They count as damaged then, and the region can be
-    /// written.
+    /// Overwrites pages of a region that cannot be read. They count as damaged then, and the region can be written.
     pub(super) fn make_readable(&self, region: RegionId) -> Result<()> {
         let medium = self.medium();
         let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
@@ -270,7 +269,7 @@ impl PublishedFile {
             self.pages.prefetch_page(PageId(id.0 + 1));
             sums[id.in_region() as usize] = self.pages.read_with_sum(id, page_mut(words, id));
         };
-        // If there are many, also those between them, which are written as they are.
+        // Many are written together with the unchanged pages between them.
         let together = changed.len() >= PAGES_WORTH_ONE_WRITE;
         if together {
             (first.0..=last.0).map(PageId).for_each(&mut read);
@@ -296,7 +295,7 @@ impl PublishedFile {
         self.disk.write_at(&self.file, sums[range].as_bytes(), sums_at).at(path, "write")
     }
 
-    /// Makes everything applied so far part of the file itself, and empties the journal.
+    /// Makes all applied commits part of the file itself, and empties the journal.
     pub(crate) fn checkpoint(
         &mut self,
         journal: &mut Journal,

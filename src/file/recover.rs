@@ -223,7 +223,7 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
 
 /// Writes every page that the journal names, changed words in it, under the checksum that the journal names.
 ///
-/// If page and checksum do not match then, the page was damaged outside of those words. It stays damaged, its first use
+/// If page and checksum do not match then, the page was damaged outside of these words. It stays damaged, its first use
 /// finds that, and recovery goes on.
 fn redo_pages(published: &PublishedFile, overlay: &Overlay) -> Result<()> {
     let mut words = [0; _];

@@ -5,7 +5,7 @@
 //!
 //! 1. The file is mapped before its state is looked at. If the state is idle then, the map shows every commit, and
 //!    every commit applied later changes the epoch that lookups compare.
-//! 2. A file that is in use, or has commits in a journal beside it, is refused: it may not hold all commits.
+//! 2. A file that is in use, or has commits in a journal beside it, is refused: it may lack commits.
 
 use std::fs::File;
 use std::io;

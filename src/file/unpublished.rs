@@ -53,7 +53,7 @@ const FILL: u64 = 2 << 30;
 /// The longest file whose regions are kept in memory, in bytes.
 const IN_MEMORY: u64 = 64 << 20;
 
-/// The same for private files, several of which are filled at the same time.
+/// The same for private files; several are filled at the same time.
 const IN_MEMORY_EACH: u64 = 8 << 20;
 
 /// Whether a file is short enough to be kept in memory.
@@ -69,7 +69,7 @@ pub(crate) enum Flush {
     Kept,
     /// They are written, and nothing is synced before.
     Never,
-    /// A thread syncs the bytes written so far, while more are written.
+    /// A thread syncs written bytes while more are written.
     Meanwhile,
     /// Like `Meanwhile`, but nobody waits for the thread to sync the rest. If it fails, the sync of the whole file
     /// fails.
@@ -90,14 +90,14 @@ impl Flush {
         if stays { Self::Kept } else { Self::Meanwhile }
     }
 
-    /// Memory for the regions of a file, if they are to be kept there.
+    /// Memory for the regions of a file, if it should keep them there.
     fn memory(self, files: &Files, geometry: Geometry) -> Option<RegionsMut> {
         let is_kept = self == Self::Kept && may_be_kept(files, geometry);
         if is_kept { RegionsMut::in_memory(geometry.regions()) } else { None }
     }
 }
 
-/// A thread that syncs the bytes of a file written so far.
+/// A thread that syncs the written bytes of a file.
 #[derive(Debug)]
 struct Flusher {
     /// `None` once everything is written.
@@ -173,7 +173,7 @@ impl Filling<'_> {
         Ok(())
     }
 
-    /// Requests a sync of the bytes written so far, without waiting for it.
+    /// Requests a sync of the written bytes, without waiting for it.
     fn flush(&mut self) {
         self.written = 0;
         if self.flusher.is_none() {
@@ -290,7 +290,7 @@ impl UnpublishedRegion<'_> {
 /// Gives all regions of a new file, ascending, to the function that writes one.
 type Fill<'a> = dyn FnMut(&mut dyn FnMut(RegionId, &Region) -> Result<()>) -> Result<()> + 'a;
 
-/// A file that is to be made.
+/// A file to make.
 struct New<'a> {
     files: &'a Files,
     disk: &'a Arc<dyn Disk>,
@@ -300,7 +300,7 @@ struct New<'a> {
 }
 
 impl New<'_> {
-    /// The file, with its regions in `memory` until it is sealed, if there is any.
+    /// The file; with `memory`, its regions lie there until it is sealed.
     fn fill(self, memory: Option<RegionsMut>, write: &mut Fill<'_>) -> Result<UnpublishedFile> {
         let Self { files, disk, identity, model, flush } = self;
         let needed = identity.geometry.file_length();
@@ -390,7 +390,7 @@ impl UnpublishedFile {
         mark(&self.stale[region.0 as usize], bucket);
     }
 
-    /// One region of the file; `None` if there is no such region.
+    /// One region of the file; `None` beyond the last.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<UnpublishedRegion<'_>> {
         let words = self.map.region(region)?;
@@ -463,7 +463,7 @@ impl UnpublishedFile {
     /// Lets go of the file after it was renamed.
     #[cfg(feature = "store")]
     pub(crate) fn into_sealed(self) {
-        // Nothing has the temporary name any longer, so nothing is to be removed.
+        // Nothing has the temporary name any longer, so there is nothing to remove.
         let _ = self.file.into_temp_path().keep();
     }
 
@@ -483,7 +483,7 @@ impl UnpublishedFile {
     pub(crate) fn into_published(self, superblock: Superblock) -> Result<PublishedFile> {
         let Self { files, disk, file, presence, .. } = self;
         let (file, temporary): (File, _) = file.into_parts();
-        // Nothing has the temporary name any longer, so nothing is to be removed.
+        // Nothing has the temporary name any longer, so there is nothing to remove.
         let _ = temporary.keep();
         // All checksums were computed here, from these very pages.
         let mut published = PublishedFile::assemble(files, disk, file, superblock, 0, Verify::Never)?;

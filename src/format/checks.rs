@@ -1,6 +1,6 @@
 //! The checks at opening: from the bytes of both superblock slots to one superblock that can be trusted.
 //!
-//! The order is that of `format-spec/README.md`, section 5.6, and the first failure decides. [`RawSuperblocks`] holds
+//! The order stands in `format-spec/README.md`, section 5.6, and the first failure decides. [`RawSuperblocks`] holds
 //! the bytes as read; [`RawSuperblocks::check`] consumes it, so that no field is used before all of them are checked.
 
 use std::io;
@@ -39,7 +39,7 @@ pub(crate) struct Superblocks {
     pub(crate) slot: usize,
     /// The other slot is not valid.
     pub(crate) other_damaged: bool,
-    /// Unknown features that readers may ignore and writers may not.
+    /// Unknown features that readers may ignore and writers must not.
     pub(crate) read_only_features: u64,
 }
 
@@ -245,7 +245,7 @@ impl<'a> Sealed<'a> {
         })
     }
 
-    /// The feature belongs to forgetting filters, and to no other kind, in which the fields of forgetting are reserved.
+    /// The feature belongs to forgetting filters alone; other kinds reserve the fields of forgetting.
     fn check_forgetting(&self, kind: Kind, width: AnyWidth, path: &Path) -> Result<Option<Forgetting>> {
         let raw = &self.raw;
         let forgets = kind == Kind::Forgetting;

@@ -103,7 +103,7 @@ pub(crate) struct RawCommit {
 const _: () = assert!(size_of::<RawCommit>() == 304);
 
 impl RawRecord {
-    /// The changes of a page, of which `count` words follow; `crc` is the page's checksum with them.
+    /// The changes of a page: `count` words follow; `crc` is the page's checksum with them.
     pub(crate) fn new(page: PageId, crc: u32, count: usize) -> Self {
         Self { page: page.0.into(), crc: crc.into(), count: (count as u32).into() }
     }

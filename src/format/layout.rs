@@ -45,7 +45,7 @@ pub(crate) const LIVE_FLAGS: u64 = 8;
 pub(crate) const LIVE_EPOCH: u64 = 16;
 /// The sequence of the copy of commit, counts and metadata.
 pub(crate) const LIVE_COPY: u64 = 24;
-/// The epoch of a forgetting filter, by which lookups judge.
+/// The epoch of a forgetting filter, for lookups to judge by.
 pub(crate) const LIVE_NOW: u64 = 32;
 pub(crate) const LIVE_COUNTERS: u64 = 1024;
 pub(crate) const LIVE_METADATA_LENGTH: u64 = 1328;
@@ -110,7 +110,7 @@ impl Geometry {
         self.base_regions << self.generation
     }
 
-    /// The regions of this file among those of all shards.
+    /// The regions of this file among all shards' regions.
     pub(crate) const fn span(self) -> Span {
         Span::new(self.shard, self.regions())
     }

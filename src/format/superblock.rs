@@ -171,7 +171,7 @@ pub(super) struct RawSuperblock {
     pub(super) clock: U32,
     pub(super) reserved_1: [u8; 4],
 }
-/// Where a slot has the numbers that tell a file from another one that was written over it.
+/// Where a slot has the numbers that distinguish a file from another one that was written over it.
 pub(crate) const UUID_AT: u64 = std::mem::offset_of!(RawSuperblock, uuid) as u64;
 pub(crate) const GENERATION_AT: u64 = std::mem::offset_of!(RawSuperblock, generation) as u64;
 

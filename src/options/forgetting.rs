@@ -15,8 +15,8 @@ impl Options {
         self.forget_after.is_some() || self.keep_newest.is_some()
     }
 
-    /// Of the widths of forgetting filters that have this rate, and the slots and the granularity that were asked for, the
-    /// first; or for the newest keys the one that takes the least room for them.
+    /// The first width of forgetting filters with this rate and the requested slots and granularity; for the newest keys the
+    /// width that takes the least room.
     pub(super) fn forgetting_width(&self, rate: f64) -> Result<AnyWidth> {
         let mut fitting = AnyWidth::FORGETTING.to_vec();
         fitting.retain(|width| self.slots.is_none_or(|slots| slots == width.slots()));
@@ -112,11 +112,11 @@ impl Options {
         Ok(of_newest(keys, width))
     }
 
-    /// The distinct keys that a new filter of this width is to hold.
+    /// The distinct keys that a new filter of this width must hold.
     pub(super) fn keys_to_hold(&self, width: AnyWidth) -> Result<u64> {
         let newest = self.forgetting(width)?.and_then(Forgetting::newest);
         let given = self.capacity.unwrap_or(DEFAULT_CAPACITY);
-        // A filter that is made like another one says what that said.
+        // A filter that is made like another one keeps that one's number.
         Ok(newest.filter(|_| self.regions.is_none()).map_or(given, |newest| newest.at_most))
     }
 

@@ -64,8 +64,8 @@ impl Reader {
     /// Opens a filter for reading, with the default options.
     ///
     /// Recovers the file first if its last writer died, which needs permission to write; a process without it replays
-    /// the journal into memory of its own. Fails with [`Error::NotFound`] if there is no filter, and with the error of
-    /// a file that cannot be used.
+    /// the journal into memory of its own. Fails with [`Error::NotFound`] without a file, and with the error of a file that
+    /// cannot be used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().read(path)
     }
@@ -166,8 +166,8 @@ impl Reader {
         })
     }
 
-    /// The number of copies of all keys as of the last commit: those inserted, less those removed. In a set these are
-    /// the keys that were stored; a key that was found already, which may be a false positive, is not counted.
+    /// The number of copies of all keys as of the last commit: inserted copies, less removed ones. In a set these are the
+    /// keys that were stored; a key that was found already, which may be a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         self.look(|view| Some(view.last_live_copy()?.map(|(copy, _)| copy.counts.copies())))
     }
@@ -205,13 +205,12 @@ impl Reader {
         &self.shared.files.data
     }
 
-    /// Looks whether the filter's name leads to another file by now, as after `mv new.gowk live.gowk`, and goes on with
-    /// that file; returns whether it did. If the name leads to no file, the reader keeps the one that it has. Does
-    /// nothing for a copy in memory.
+    /// Moves to another file if the filter's name now leads to it, as after `mv new.gowk live.gowk`; returns whether it did.
+    /// If the name leads to no file, the reader keeps its own. Does nothing for a copy in memory.
     ///
     /// Every batch calls it first, and [`lookups`](Self::lookups) call it twice a second. Other single lookups stay with
     /// the file until somebody calls it. Commits, doublings and copies over the filter ([`copy_over`](Self::copy_over))
-    /// are seen at once in any case.
+    /// are always seen at once.
     ///
     /// Fails with the error of the other file, if that cannot be opened; lookups fail in the same way until the name
     /// leads to a good file.
@@ -230,7 +229,7 @@ impl Reader {
         self.look_from(&mut self.last_view(), answer)
     }
 
-    /// Like `look`, from `view` on, which becomes the one that has answered.
+    /// Like `look`, from `view` on; `view` becomes the view that has answered.
     fn look_from<T>(
         &self,
         view: &mut Arc<View>,

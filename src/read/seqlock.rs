@@ -56,11 +56,11 @@ impl View {
         }
         let mut patience = Patience::default();
         let outcome = self.pages.map.read_consistent(region, look, &certain, || patience.wait())?;
-        // Compared after the reads: the other file may have been written meanwhile.
+        // Compared after the reads: another file may have been written over this one during them.
         (certain(&outcome) || self.is_own()).then_some(outcome)
     }
 
-    /// An outcome that is no damage, or damage of this file; `None` for that of another one that was written over it.
+    /// An outcome that is no damage, or damage of this file; `None` for damage of a file that was written over it.
     fn of_own<T>(&self, outcome: Result<T>) -> Option<Result<T>> {
         let is_others =
             matches!(outcome, Err(Error::Damaged { .. } | Error::Field { .. })) && !self.shows_own();

@@ -1,7 +1,7 @@
 //! The shortcut of lookups: the few instructions that most lookups in most filters need, inlined into the caller.
 //!
-//! A lookup waits for memory. The processor works on several lookups meanwhile: the fewer instructions and registers
-//! each one takes, the more lookups. A single instruction that does nothing, added to a lookup in 1 GiB, costs up to 1
+//! While a lookup waits for memory, the processor works on several others: the fewer instructions and registers each one
+//! takes, the more lookups. A single instruction that does nothing, added to a lookup in 1 GiB, costs up to 1
 //! ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, the filter takes every
 //! key, and nothing is being applied.
 //!
@@ -26,7 +26,7 @@ impl View {
             return;
         }
         let Some(epoch) = self.pages.map.quiet_epoch() else { return };
-        // A new epoch may be that of another file, which was written over this one.
+        // A new epoch may belong to another file, which was written over this one.
         if !self.has_noted(epoch) && !self.shows_own() {
             return self.leave();
         }

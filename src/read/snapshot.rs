@@ -1,5 +1,5 @@
-//! A filter as of one commit, for operations that read all of it. They run beside a writer; if a commit comes in
-//! meanwhile, the bytes read may belong to two commits, and the work begins anew.
+//! A filter as of one commit, for operations that read all of it. They run beside a writer; if it commits, the bytes read
+//! may belong to two commits, and the work begins anew.
 
 use std::ops::Range;
 use std::slice;
@@ -103,8 +103,8 @@ impl<'a> Snapshot<'a> {
 }
 
 impl Reader {
-    /// Runs `work` on the filter as of one commit. The work begins anew if another commit comes in meanwhile, and fails
-    /// with [`Error::Busy`] if commits keep coming in for a minute, and for five whole attempts.
+    /// Runs `work` on the filter as of one commit. The work begins anew if another commit comes in, and fails with
+    /// [`Error::Busy`] if commits keep coming in for a minute, and for five whole attempts.
     pub(crate) fn at_one_commit<T>(
         &self,
         op: &'static str,

@@ -28,12 +28,12 @@ pub struct Report {
     /// Whether the live area is wrong: no writer has the file, but the live area names another commit than the
     /// superblock, which shows that a write was lost; or a block of it cannot be read. Readers take the superblock.
     pub live_differs: bool,
-    /// The slots in use in each region, without those in damaged pages.
+    /// The slots in use in each region, except in damaged pages.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub used_slots: Vec<u32>,
-    /// When the entries of a forgetting filter expire, and how many, by time, without those in damaged pages. The first have
-    /// expired if that time has come, but no sweep has emptied them yet. Empty for other kinds, and beside a writer that came
-    /// to another epoch meanwhile.
+    /// When the entries of a forgetting filter expire, and how many, by time, except in damaged pages. The first have
+    /// expired if that time has come, but no sweep has emptied them yet. Empty for other kinds, and if a writer came to
+    /// another epoch during the verification.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub expiries: Vec<Expiry>,
 }

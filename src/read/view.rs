@@ -50,7 +50,7 @@ pub(crate) struct View {
 /// Findings of slow lookups about a view, for the fast ones.
 #[derive(Debug)]
 pub(super) struct Shortcut {
-    /// The last even epoch at which a lookup found no flag set, for keys and for hashes; [`CLOSED`] if they may not take
+    /// The last even epoch at which a lookup found no flag set, for keys and for hashes; [`CLOSED`] if they must not take
     /// the shortcut.
     pub(super) of_keys: AtomicU64,
     pub(super) of_hashes: AtomicU64,
@@ -85,7 +85,7 @@ pub(super) struct Source {
 #[derive(Debug)]
 struct Replayed {
     pages: Pages,
-    /// The pages that differ from those of the file, ascending.
+    /// The pages that differ from the file, ascending.
     changed: Vec<PageId>,
     epoch: u64,
     copy: LiveCopy,
@@ -180,7 +180,7 @@ impl View {
         self.superblock.identity.hasher
     }
 
-    /// Replays the journal into private memory, for a process that may not write.
+    /// Replays the journal into private memory, for a process without permission to write.
     fn replay(&self, files: &Files, options: &Options, file: &File) -> Result<Replayed> {
         let epoch = self.pages.map.epoch();
         let mut redo = Redo::nothing(&self.superblock);
@@ -255,7 +255,7 @@ impl View {
         self.pages.show(&self.superblock.identity) || self.is_in_memory()
     }
 
-    /// Like `shows_own`, but compares nothing while the epoch is the one that lookups have noted.
+    /// Like `shows_own`, but compares nothing while the epoch is the noted one.
     #[inline]
     pub(super) fn is_own(&self) -> bool {
         self.has_noted(self.pages.map.epoch()) || self.shows_own()
@@ -300,8 +300,8 @@ impl View {
 
     /// Whether everything read since `epoch` was loaded belongs to one commit.
     ///
-    /// For a private replay the epoch must be that of the replay. Pages that it has not changed are read from the
-    /// file, so a lookup that began before a recovery might mix two commits.
+    /// For a private replay the epoch must be the replay's. Pages that it has not changed are read from the file, so a
+    /// lookup that began before a recovery might mix two commits.
     #[inline]
     pub(super) fn is_consistent(&self, epoch: u64) -> bool {
         match &self.replayed {
@@ -316,7 +316,7 @@ impl View {
         self.replayed.is_some()
     }
 
-    /// Whether the flags in the map tell `is_current` all that it needs.
+    /// Whether the flags in the map are all that `is_current` needs.
     pub(super) const fn is_plain(&self) -> bool {
         self.replayed.is_none() && self.layered.is_none()
     }
@@ -343,7 +343,7 @@ impl View {
         self.replayed.as_ref().map_or(&self.pages, |replayed| &replayed.pages)
     }
 
-    /// The epoch by which a lookup judges, 0 if the filter does not forget; `None` if the live area is damaged there.
+    /// The epoch for lookups to judge by, 0 if the filter does not forget; `None` if the live area is damaged there.
     /// Must be loaded with the buckets: after the apply epoch, or the region's sequence, was found even.
     #[inline]
     pub(super) fn now<W: Width>(&self) -> Option<u32> {

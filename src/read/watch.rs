@@ -1,6 +1,6 @@
-//! Lookups that watch the filter's name, which may lead to another file by now, as after `mv new.gowk live.gowk`.
+//! Lookups that watch the filter's name, which may lead to another file after `mv new.gowk live.gowk`.
 //!
-//! Nothing in the old file tells of such a move, so somebody has to look at the name. Counting lookups costs a lookup in
+//! Nothing in the old file shows such a move, so the reader has to look at the name. Counting lookups costs a lookup in
 //! memory 6 to 9 %, and looking at a clock more. So a [`Reader`] does neither, and a thread that wants its single lookups
 //! to follow has a handle of its own.
 
@@ -95,7 +95,7 @@ impl fmt::Debug for Lookups {
 }
 
 impl Lookups {
-    /// The fast answer from this thread's view; if there is none, the slow one, from a current view.
+    /// The fast answer from this thread's view, or else the slow one from a current view.
     #[inline(always)]
     fn with_view<T>(
         &self,

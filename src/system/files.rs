@@ -131,7 +131,7 @@ impl Files {
     }
 }
 
-/// The file that a name leads to; `None` if there is none.
+/// The file that a name leads to; `None` if it leads to no file.
 pub(crate) fn inode_of(name: &Path) -> io::Result<Option<Inode>> {
     match name.metadata() {
         Ok(metadata) => Ok(Some(Inode::of(&metadata))),

@@ -273,7 +273,7 @@ pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) 
     }
 }
 
-/// Opens the file of the writer lock for reading; `None` if there is none.
+/// Opens the file of the writer lock for reading; `None` if it does not exist.
 pub(crate) fn existing_lock_file(files: &Files) -> Result<Option<File>> {
     files.open_side(&files.lock, false)
 }

@@ -28,7 +28,7 @@ compile_error!(
 );
 
 const PAGE_BYTES: usize = PAGE as usize;
-/// The number of words of a region, and of those at the start of the live area that every lookup reads.
+/// The number of words of a region, and of the start of the live area that every lookup reads.
 const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
 pub(crate) const HEAD_WORDS: usize = 5;
 
@@ -69,7 +69,7 @@ impl Regions {
         Ok(Self { first: raw.as_ptr().wrapping_add(data as usize).cast(), count })
     }
 
-    /// `None` if there is no such region.
+    /// `None` beyond the last region.
     ///
     /// # Safety
     ///
@@ -107,7 +107,7 @@ impl Map {
         self.regions.count
     }
 
-    /// The filter's regions among those of all shards.
+    /// The filter's regions among all shards' regions.
     #[inline]
     pub(crate) const fn span(&self) -> Span {
         self.span
@@ -132,16 +132,14 @@ impl Map {
         Words(unsafe { &*self.raw.as_ptr().add(LIVE as usize).cast() })
     }
 
-    /// The buckets of a region, readable without comparing each index with the map's length; `None` if there is no such
-    /// region.
+    /// The buckets of a region, readable without comparing each index with the map's length; `None` beyond the last region.
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<Words<'_, REGION_WORDS>> {
         // SAFETY: the mapping lives as long as the borrow of `self`.
         unsafe { self.regions.get(region) }
     }
 
-    /// The region of a key, as `region` gives it, and the fraction left over. The map is that of a filter that takes
-    /// every key.
+    /// The region of a key, as `region` gives it, and the fraction left over. The map's filter takes every key.
     #[inline]
     pub(crate) fn region_of(&self, hash: KeyHash) -> (Words<'_, REGION_WORDS>, u64) {
         let product = u128::from(hash.position()) * u128::from(self.regions.count);
@@ -160,7 +158,7 @@ impl Map {
         prefetch(&self.raw, index);
     }
 
-    /// Tells the system that pages will be read in random order, so that it does not read ahead and evict others.
+    /// Advises the system that pages will be read in random order, so that it does not read ahead and evict others.
     pub(crate) fn expect_random_reads(&self) {
         // This is advice only: if it fails, reads give the same bytes.
         let _ = self.raw.advise(Advice::Random);

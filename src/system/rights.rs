@@ -1,5 +1,5 @@
 //! The rights of a file: its mode, owner, group and access control list. New files beside a filter, or in its place,
-//! get those of the filter.
+//! get the filter's rights.
 //!
 //! Only a file that this process has just created gets them: another's file may have been put under a name that gowk
 //! uses, and would be given away.
@@ -36,14 +36,14 @@ impl Rights {
         Self { mode, uid: metadata.uid(), gid: metadata.gid(), acl }
     }
 
-    /// Gives them to a new file, which so far only its creator can use.
+    /// Gives them to a new file, which only its creator can use until then.
     fn give(&self, file: &File) -> io::Result<()> {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (self.uid, self.gid)
             && fchown(file, Some(self.uid), Some(self.gid)).is_err()
         {
-            // A process that belongs to the group can keep it without keeping the owner. `for_group` handles one that
-            // does not.
+            // A process that belongs to the group can keep it without keeping the owner. `for_group` handles other
+            // processes.
             let _ = fchown(file, None, Some(self.gid));
         }
         let (mode, acl) = self.for_group(file.metadata()?.gid());
@@ -70,7 +70,7 @@ impl Rights {
     }
 }
 
-/// Creates a file with the rights of `model`; without a model, with those that the process's umask leaves.
+/// Creates a file with the rights of `model`; without a model, the process's umask decides.
 pub(crate) fn create(disk: &dyn Disk, path: &Path, model: Option<&Rights>) -> io::Result<File> {
     let Some(model) = model else { return disk.create(path, 0o666) };
     let file = disk.create(path, 0o600)?;
@@ -138,7 +138,7 @@ mod acl {
     }
 
     pub(super) fn remove(file: &File) {
-        // This fails if there is no list.
+        // This fails without a list.
         let _ = fremovexattr(file, NAME);
     }
 }

@@ -24,8 +24,8 @@ impl Reader {
         self.copy(destination.as_ref(), false, progress)
     }
 
-    /// Copies the filter, as [`copy_to`](Self::copy_to) does, and replaces the filter at the destination, if there is
-    /// one. Readers of that filter see the old filter until the copy is whole, and then go on with the copy at once.
+    /// Copies the filter, as [`copy_to`](Self::copy_to) does, and replaces any filter at the destination. Readers of that
+    /// filter see the old filter until the copy is whole, and then go on with the copy at once.
     ///
     /// Fails with [`Error::Locked`] while a writer has that filter, and with the error of a file that is not a filter
     /// or cannot be used: only a filter is replaced.
@@ -33,8 +33,8 @@ impl Reader {
         self.copy(destination.as_ref(), true, progress)
     }
 
-    /// Copies the filter, as of one commit, to bytes, which are those of a file that [`copy_to`](Self::copy_to) would make:
-    /// with a uuid of their own, at a checkpoint. [`Reader::from_bytes`] reads them, and written to a file they are a
+    /// Copies the filter, as of one commit, to the bytes of a file as [`copy_to`](Self::copy_to) makes it: with a uuid of its
+    /// own, at a checkpoint. [`Reader::from_bytes`] reads them, and written to a file they are a
     /// filter.
     ///
     /// Takes memory for the whole file. Fails as `copy_to` does, and with [`Error::Io`] if there is no memory.

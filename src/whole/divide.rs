@@ -22,7 +22,7 @@ struct Cut {
     doublings: u32,
     /// Regions of each part.
     regions: u64,
-    /// The generation of each part: the filter's doublings and those above, as far as the part's regions can be halved
+    /// The generation of each part: the filter's doublings and the ones above, as far as the part's regions can be halved
     /// again.
     generation: u32,
 }
@@ -56,7 +56,7 @@ impl Cut {
         Some(Self { parts, doublings, regions, generation })
     }
 
-    /// The geometry of one part; `None` if there is no such part.
+    /// The geometry of one part; `None` beyond the last.
     fn geometry(self, of: Geometry, part: u64) -> Option<Geometry> {
         let number = of.shard.number.checked_mul(self.parts)?.checked_add(part)?;
         let shard = Shard { of: of.shard.of.checked_mul(self.parts)?, number };
@@ -80,7 +80,7 @@ impl Reader {
     /// With k destinations, the first gets shard 0 of k, if the filter takes every key; if it is shard s of S, the
     /// first gets shard `s * k` of `S * k`. Together the shards answer as the filter does, false positives included. k
     /// must divide the filter's number of regions, or do so after some doublings; the shards are then doubled just as
-    /// often. Seed, limits and metadata are those of the filter; capacity and size limit are divided by k. Entries are
+    /// often. The shards have the filter's seed, limits and metadata; capacity and size limit are divided by k. Entries are
     /// counted anew for each shard, and a forgetting filter's shards have its time. The counters of inserts and removals
     /// are divided in proportion to the entries.
     ///
@@ -199,7 +199,7 @@ const fn divided_policy(policy: Policy, parts: u64) -> Policy {
 /// The counters that no scan can find: each part gets a share in proportion to its entries, and the shares add up.
 struct Totals {
     all: Counts,
-    /// Entries of the parts so far.
+    /// Entries of the finished parts.
     entries: u128,
 }
 

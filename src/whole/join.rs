@@ -20,11 +20,11 @@ impl Reader {
     ///
     /// Give either all shards, for a filter that takes every key, or k of S shards from a multiple of k on, for shard
     /// `first / k` of `S / k`. The outcome answers for each key as its shard does, false positives included. The shards
-    /// need the same kind, seed, hash and slots, and numbers of regions whose quotients are powers of two; those with
+    /// need the same kind, seed, hash and slots, and numbers of regions whose quotients are powers of two; shards with
     /// fewer regions are doubled in the outcome. Each shard is read as of one commit of its own. The outcome has the
     /// metadata of all shards, which must not contradict each other. A forgetting filter comes
     /// to the time of the newest shard. Counters, capacities and size limits add up; the
-    /// other limits are those of the first shard.
+    /// other limits come from the first shard.
     ///
     /// `progress` gets the number of regions written, and of all regions. Fails with [`Error::Unlike`], which names the
     /// difference, and as [`copy_to`](Self::copy_to) does.
@@ -65,7 +65,7 @@ fn joined(
     let identity = Identity { uuid: new_uuid(destination)?, geometry, ..*like.identity() };
     let policy = joined_policy(parts, like.policy());
     let fill = |files: &Files| {
-        // A forgetting filter comes to the time of its newest part; what has expired by then in another one goes.
+        // A forgetting filter comes to the time of its newest part, and drops entries of other parts that have expired.
         let epoch = parts.iter().map(|part| part.counts().epoch).max().unwrap_or(0);
         let (mut counts, mut forgotten) = (Counts { epoch, ..Counts::default() }, Delta::default());
         let disk = &options.disk;

@@ -20,12 +20,11 @@ impl Writer {
     /// such a filter.
     ///
     /// Two forgetting filters need the same time and granularity. This one comes to the time of the other, if that is
-    /// later. A key that both hold expires as in the one that keeps it longer; no key expires sooner than in its own.
+    /// later. A key that both hold expires as in the filter that keeps it longer; no key expires sooner than in its own.
     ///
     /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
     /// disk's room of a doubling or of a copy, however little the other filter holds. This filter doubles if the other
-    /// has more regions, or if there is no room. The other one is read as of one commit; its metadata is not taken
-    /// over.
+    /// has more regions, or for lack of room. The other one is read as of one commit; its metadata is not taken over.
     ///
     /// Fails with [`Error::Unlike`], which names the difference; with [`Error::Full`] and [`Error::Growth`] as
     /// [`insert`](Self::insert) does, and with the error of a damaged page or a failed read of either file. Nothing has
@@ -122,7 +121,7 @@ impl Writer {
     }
 }
 
-/// The property by which another filter cannot be merged into ours; `None` if it can.
+/// The property that keeps another filter from being merged into ours; `None` if it can be.
 fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
     let (a, b) = (theirs.geometry, ours.geometry);
     let (more, fewer) = (a.regions().max(b.regions()), a.regions().min(b.regions()));

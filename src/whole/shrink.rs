@@ -116,13 +116,13 @@ struct State {
     found: Counts,
     /// Entries that had expired.
     forgotten: Delta,
-    /// The region that has no room, if there is one.
+    /// A region without room, if any.
     full: Option<RegionId>,
 }
 
 /// Regions that each of several threads makes at a time: 32, or 2 MiB.
 const PIECE: u64 = 32;
-/// The most threads. More of them would only wait for the one that writes.
+/// The most threads. More of them would only wait for the thread that writes.
 const MOST_THREADS: usize = 16;
 
 /// Some regions of the new file.

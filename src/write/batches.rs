@@ -54,10 +54,10 @@ pub trait Batches {
     fn hash<K: Key>(&self, key: K) -> Result<KeyHash, Self::Error>;
 
     /// Inserts all keys as [`insert_batch`](Self::insert_batch) does, and calls `new` with the index of each that is new, in
-    /// any order. Returns the keys for which there was no room, by their index and in that order, with the reason.
+    /// any order. Returns the keys that found no room, by ascending index, with the reason.
     ///
-    /// It is for callers who must know after an error which keys were inserted before it: `new` was called for those of
-    /// them that are new.
+    /// It is for callers who must know after an error which keys were inserted before it: `new` was called for each new key
+    /// among them.
     fn insert_each<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -65,7 +65,7 @@ pub trait Batches {
     ) -> Result<Vec<(usize, Error)>, Self::Error>;
 
     /// Removes one copy of each key as [`remove_batch`](Self::remove_batch) does, and calls `removed` with the index of each
-    /// that had one, in any order; also of those before an error.
+    /// that had one, in any order, also before an error.
     fn remove_each<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -76,7 +76,7 @@ pub trait Batches {
     /// only the first can be new.
     ///
     /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, in large filters up to four million. If
-    /// a filter doubles on the way, keys behind the one that had no room may be inserted already.
+    /// a filter doubles on the way, keys behind the first without room may be inserted already.
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::of(keys.len());
         let refused = self.insert_each(keys, |index| inserted.set_new(index))?;
@@ -94,8 +94,7 @@ pub trait Batches {
     /// Inserts all keys of an iterator as [`insert_batch`](Self::insert_batch) does.
     ///
     /// The keys are hashed as they come, and are not kept: this takes 25 to 75 MB, and one bit a key for what it returns.
-    /// The iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may not be
-    /// inserted.
+    /// The iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may be missing.
     fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::default();
         in_chunks(self, keys, |to, hashes| {
@@ -162,7 +161,7 @@ impl Batches for Writer {
 }
 
 impl Writer {
-    /// Inserts all keys, and calls `done` with the indices of those that `told` says, in any order.
+    /// Inserts all keys, and calls `done` with the indices that `told` asks for, in any order.
     pub(crate) fn insert_reporting<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -184,7 +183,7 @@ impl Writer {
         }
     }
 
-    /// Takes all keys, and tells `done` the indices of those that `mode` says, or that were removed.
+    /// Takes all keys, and calls `done` with the indices that `mode` asks for, or of removed keys.
     fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -225,7 +224,7 @@ impl Writer {
         Ok(keys.clamp(FEWEST, MOST))
     }
 
-    /// Tells `done` indices many at a time, so that this may be a call through a pointer.
+    /// Calls `done` with many indices at a time, so that this may be a call through a pointer.
     pub(super) fn take_block(
         &mut self,
         mut indices: Vec<u32>,
@@ -355,7 +354,7 @@ pub(super) mod tests {
         assert!(refused.iter().all(|(_, error)| matches!(error, Error::Full { .. })));
     }
 
-    /// The keys come in several epochs of the filter, of which each takes another part of them.
+    /// The keys come in several epochs of the filter; each epoch takes another part of them.
     #[test]
     fn keys_refused_in_a_later_epoch_are_those_that_single_inserts_refuse() {
         let dir = tempfile::tempdir().unwrap();

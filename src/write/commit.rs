@@ -5,8 +5,8 @@
 //! 1. A commit returns when it is durable *and* all of it is visible; before that, readers see none of it.
 //! 2. A failed append leaves the transaction whole, to be committed again or rolled back.
 //! 3. After a failed sync, or a failed write while applying, it is unknown what the disk holds. The writer is
-//!    *poisoned*: it tells readers, gives up its lock without a clean close, and refuses every later call. A sync is
-//!    never repeated. The error says what is known: [`Error::Unknown`] if the commit may or may not be durable,
+//!    *poisoned*: it sets the flag for readers, gives up its lock without a clean close, and refuses every later call. A
+//!    sync is never repeated. The error says what is known: [`Error::Unknown`] if the commit may or may not be durable,
 //!    [`Error::AfterCommit`] if it is durable, and any other error if no trace of it is left.
 //!
 //! Crash cases: dying before the journal is synced leaves the state before; after it, recovery redoes the
@@ -92,7 +92,7 @@ impl WriterState {
         let Transaction { work, metadata, .. } = &self.transaction;
         let in_file = match work {
             Work::Published(_, pending) => !pending.is_empty(),
-            // A new filter, or one that was rebuilt.
+            // A new or rebuilt filter.
             Work::Unpublished(file, _) => !self.given_up || file.identity != self.committed.identity,
         };
         in_file || self.transaction.counts() != self.committed.counts || *metadata != self.committed.metadata
@@ -161,7 +161,7 @@ impl WriterState {
         }
     }
 
-    /// Makes all commits part of the published file, if there is one, and empties the journal.
+    /// Makes all commits part of the published file, if any, and empties the journal.
     pub(super) fn checkpoint(&mut self, files: &Files) -> Result<()> {
         let (Work::Published(published, _) | Work::Unpublished(_, Some(published))) =
             &mut self.transaction.work
@@ -319,7 +319,7 @@ impl WriterState {
     }
 }
 
-/// Empties the journal for an unpublished file that is about to get the name; creates it if there is none.
+/// Empties or creates the journal for an unpublished file that is about to get the name.
 fn continued(
     journal: Option<Journal>,
     files: &Files,

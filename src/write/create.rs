@@ -19,7 +19,7 @@ use crate::options::Options;
 use crate::system::{Files, Held, Rights};
 
 impl Options {
-    /// Opens the filter for writing, or creates it if there is none.
+    /// Opens the filter for writing, or creates a missing one.
     ///
     /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer has the
     /// filter, with [`Error::Option`], [`Error::Kind`], [`Error::KeyRules`] or [`Error::Rate`] if the options are wrong
@@ -28,20 +28,20 @@ impl Options {
         Writer::open_or_create(path.as_ref(), self)
     }
 
-    /// Opens the filter for writing; [`Error::NotFound`] if there is none.
+    /// Opens the filter for writing; [`Error::NotFound`] without a file.
     pub fn open_existing(&self, path: impl AsRef<Path>) -> Result<Writer> {
         Writer::open_existing(path.as_ref(), self)
     }
 
-    /// Creates the filter; [`Error::Exists`] if there is one, unless [`force`](Self::force) is set.
+    /// Creates the filter; [`Error::Exists`] if the file exists, unless [`force`](Self::force) is set.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Writer> {
         Writer::create(path.as_ref(), self, self.force)
     }
 }
 
 impl Writer {
-    /// Opens an existing filter for writing, with the default options; [`Error::NotFound`] if there is none.
-    /// [`Options::open`] creates it in that case.
+    /// Opens an existing filter for writing, with the default options; [`Error::NotFound`] without a file, which
+    /// [`Options::open`] would create.
     ///
     /// Recovers the file first if its last writer died. Fails with [`Error::Locked`] while another writer has the
     /// filter, and with the error of a file that cannot be used.
@@ -56,7 +56,7 @@ impl Writer {
                 outcome => return outcome,
             }
             match Self::create(path, options, false) {
-                // Another process has created it meanwhile.
+                // Another process has just created it.
                 Err(Error::Exists { .. }) => {}
                 outcome => return outcome,
             }
@@ -114,7 +114,7 @@ impl Writer {
     }
 
     /// Creates a filter whose first commit publishes the file that `fill` makes; `fill` also returns the file's
-    /// counters. The file has the rights of `model`, if there is one.
+    /// counters. The file has the rights of `model`, if any.
     pub(crate) fn create_filled(
         files: Files,
         options: &Options,

@@ -127,8 +127,8 @@ impl Writer {
     /// Inserts a key that was seen at this time into a forgetting filter. It is kept for the time that
     /// [`Options::forget_after`] gave, from `time` on.
     ///
-    /// The filter's own time is that of the latest key, by its time or, in [`insert`](Self::insert), by the clock. It never
-    /// goes back. A key older than that is stored for the time it has left.
+    /// The filter's own time is the latest key's: its given time or, in [`insert`](Self::insert), the clock. It never goes
+    /// back. An older key is stored for the time it has left.
     ///
     /// Fails with [`Error::Clock`] if its time, or the clock in `insert`, would leap by more than a year, and so far that
     /// every key is forgotten at once; and in `insert` if the clock is more than five minutes behind the filter's time.
@@ -145,14 +145,14 @@ impl Writer {
 
     /// Inserts keys that were seen at these times into a forgetting filter, as [`insert_at`](Self::insert_at) does one
     /// after the other, in the way of [`insert_batch`](crate::Batches::insert_batch). Errors as for both;
-    /// [`Error::Option`] if there are not as many times as keys.
+    /// [`Error::Option`] if the number of times differs from the number of keys.
     pub fn insert_batch_at<K: Key + Sync>(&mut self, keys: &[K], times: &[SystemTime]) -> Result<InsertedAt> {
         self.outcome_in_time(keys, times)
     }
 
-    /// Like [`insert_batch_at`](Self::insert_batch_at), but tells `told` the index of each key that is new, late or early,
-    /// also of those before an error. Returns the indices of keys without room, each with its error, in ascending order;
-    /// a key without room that is not there is new, too. The indices of late keys ascend, and so do those of early ones.
+    /// Like [`insert_batch_at`](Self::insert_batch_at), but calls `told` with the index of each key that is new, late or
+    /// early, also before an error. Returns the indices of keys without room, each with its error, in ascending order;
+    /// an absent key without room is new, too. The indices of late keys ascend, and so do the indices of early keys.
     pub fn insert_each_at<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -164,10 +164,10 @@ impl Writer {
 
     /// Comes to the time of the clock, and empties every entry that has expired. Returns how many there were.
     ///
-    /// Lookups find no expired entry in any case, inserts use the room of expired entries, and each commit sweeps some
-    /// regions; so nobody needs to call this. It is for filters that get no keys for a long time, of which readers would
-    /// otherwise find the old keys: a filter's time goes on with its writer. Belongs to the transaction, as an insert does.
-    /// Fails as `insert` does, and with [`Error::Damaged`] at the first damaged page.
+    /// Lookups never find an expired entry, inserts use the room of expired entries, and each commit sweeps some regions. So
+    /// this is only for filters that get no keys for a long time, where readers would still find the old keys: a filter's
+    /// time advances with its writer. Belongs to the transaction, as an insert does. Fails as `insert` does, and with
+    /// [`Error::Damaged`] at the first damaged page.
     pub fn sweep(&mut self) -> Result<u64> {
         let before = self.state()?.transaction.counts().removed;
         self.expiry_now()?;

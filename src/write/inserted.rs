@@ -109,7 +109,7 @@ impl Inserted {
         self.new.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether the key with this index, among those given, is new; false for an index beyond them.
+    /// Whether the key with this index in the batch is new; false for an index beyond it.
     pub fn is_new(&self, index: usize) -> bool {
         self.new.get(index / WORD).is_some_and(|word| word >> (index % WORD) & 1 == 1)
     }
@@ -119,18 +119,18 @@ impl Inserted {
         (0..self.keys).map(|index| self.is_new(index)).collect()
     }
 
-    /// The keys for which there was no room, by their index and in that order, with the reason: [`Error::Full`] or
-    /// [`Error::Growth`]. All others are in the filter.
+    /// The keys that found no room, by ascending index, with the reason: [`Error::Full`] or [`Error::Growth`]. All others
+    /// are in the filter.
     pub fn refused(&self) -> &[(usize, Error)] {
         &self.refused
     }
 
-    /// The keys for which there was no room, as [`refused`](Self::refused) gives them.
+    /// The keys that found no room, as [`refused`](Self::refused) gives them.
     pub fn into_refused(self) -> Vec<(usize, Error)> {
         self.refused
     }
 
-    /// How many keys are new, if all found room; else the reason for which the first one did not.
+    /// How many keys are new, if all found room; else the reason why the first one did not.
     pub fn complete(self) -> Result<usize, Error> {
         let new = self.new_keys();
         self.refused.into_iter().next().map_or(Ok(new), |(_, error)| Err(error))

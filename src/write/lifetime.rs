@@ -1,5 +1,5 @@
-//! Keys with a lifetime of their own, in a forgetting filter. The slot holds the epoch in which its entry expires, so a
-//! shorter lifetime costs nothing more. `format-spec/README.md`, section 4.10.
+//! Keys with a lifetime of their own, in a forgetting filter. The slot holds its entry's expiry epoch, so a shorter
+//! lifetime costs nothing more. `format-spec/README.md`, section 4.10.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ impl Writer {
     }
 
     /// Inserts keys with a lifetime each, as [`insert_for`](Self::insert_for) does one after the other, in the way of
-    /// [`insert_batch`](crate::Batches::insert_batch). Errors as for both; [`Error::Option`] if there are not as many
-    /// lifetimes as keys, or if one is too long. Nothing is inserted then.
+    /// [`insert_batch`](crate::Batches::insert_batch). Errors as for both; [`Error::Option`] if the number of lifetimes
+    /// differs from the number of keys, or if a lifetime is too long. Nothing is inserted then.
     pub fn insert_batch_for<K: Key + Sync>(
         &mut self,
         keys: &[K],

@@ -2,7 +2,7 @@
 //!
 //! Within a region keys keep their order, and regions do not depend on each other: apart from doublings, the outcome is
 //! the same as if the keys were taken one after the other, on any number of threads. If a region has no room, its
-//! remaining keys are left for later, and those of other regions are still taken before the filter doubles.
+//! remaining keys are left for later, and the keys of other regions are still taken before the filter doubles.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ pub(super) struct Buffers {
 struct Part {
     /// Two buffers to sort with.
     sorted: [Vec<Item>; 2],
-    /// The indices of the keys that are to be told.
+    /// The indices of the keys to report.
     done: Vec<u32>,
 }
 
@@ -79,7 +79,7 @@ struct Part {
 const KEPT: usize = 64 << 20;
 
 impl Buffers {
-    /// The indices of the last batch's keys that are to be told; also after an error.
+    /// The indices of the last batch's keys to report; also after an error.
     pub(super) fn done(&self) -> impl Iterator<Item = &[u32]> {
         self.parts.iter().map(|part| &*part.done)
     }
@@ -133,17 +133,17 @@ pub(super) enum Mode {
     Remove,
 }
 
-/// The keys of an insert whose indices are told. To tell an index takes some 2 ns.
+/// The keys of an insert whose indices are reported. To report an index takes some 2 ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
-    /// Those that were not there before.
+    /// Keys that were not there before.
     New,
     /// The others, as they are few where a filter is being filled.
     Seen,
 }
 
 impl Told {
-    /// Whether a key is told that is new, or not.
+    /// Whether to report a key that is new, or that is not.
     pub(super) fn tells(self, is_new: bool) -> bool {
         is_new == (self == Self::New)
     }
@@ -164,7 +164,7 @@ pub(super) struct Manner<'a> {
 pub(super) struct Until<'a> {
     pub(super) now: u32,
     pub(super) refresh: bool,
-    /// The epoch in which each key expires, by its index; beyond the end, that is `expiry`.
+    /// The expiry epoch of each key, by its index; beyond the end, `expiry`.
     pub(super) each: &'a [u64],
     pub(super) expiry: u64,
 }
@@ -417,7 +417,7 @@ fn take_part<W: Width>(
         {
             let scratch = scratch.get_or_insert_with(Scratch::new);
             let change = overlay.region_mut(region);
-            // If a page is damaged, the keys are taken one by one below, and only those that touch it fail.
+            // If a page is damaged, the keys are taken one by one below, and only keys that touch it fail.
             if scratch.unpack(published, region, change).is_ok() {
                 let before = outcomes.changes;
                 let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, (&mut search, &mut *done), || ());

@@ -14,7 +14,7 @@ use crate::system::Words;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     overlay: Overlay,
-    /// Changes so far, by batches as [`Outcomes::changes`](super::partition::Outcomes::changes) counts them.
+    /// Number of changes, by batches as [`Outcomes::changes`](super::partition::Outcomes::changes) counts them.
     changes: usize,
     /// With so many changes, `reconsider` decides on a copy; 0 until it has set this.
     reconsidered_at: usize,
@@ -40,7 +40,7 @@ impl<W: Width> Buckets<W> for OverlayRegion<'_> {
 
     #[inline]
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Infallible> {
-        // The file's word is loaded in any case, so that both cache misses overlap.
+        // The file's word is always loaded, so that both cache misses overlap.
         let word = self.words.word(id.0.into());
         Ok(Bucket::new(self.changed.get(id).unwrap_or(word)))
     }
@@ -103,14 +103,14 @@ impl Pending {
         *self = Self::default();
     }
 
-    /// The region in the copy of the file, if there is one.
+    /// The region in the copy of the file, if any.
     #[inline]
     pub(super) fn copied(&self, region: RegionId) -> Option<ShadowRegion<'_>> {
         self.shadow.as_ref()?.region(region)
     }
 
-    /// The region with changes beside it, if every page was verified, and nothing else is to be done first. Rare cases are
-    /// left to the caller's long way, and prepared for the next call: code that may allocate takes registers.
+    /// The region with changes beside it, if every page was verified and nothing else comes first. Rare cases are left to
+    /// the caller's long way, and prepared for the next call: code that may allocate takes registers.
     #[inline]
     pub(super) fn beside<'a>(
         &'a mut self,
@@ -220,7 +220,7 @@ mod tests {
             }
             assert_eq!(pending.shadow.is_some(), copied);
             assert!(!pending.is_empty());
-            // All but those that are the first of their region, set the long way, or made in the copy.
+            // All but the first of each region, which are set the long way, and changes in the copy.
             assert!((sets / 4..sets).contains(&beside), "{beside} of {sets}");
             let check = |pending: &Pending| {
                 for (region, bucket) in all() {

@@ -27,7 +27,7 @@ pub struct Repair {
     /// Whether the live area was written anew: no writer had the file, and the live area named another commit than the
     /// superblock, or could not be read.
     pub live: bool,
-    /// Whether the counters were wrong and were replaced by those of a scan.
+    /// Whether the counters were wrong and were replaced by the result of a scan.
     pub recounted: bool,
 }
 
@@ -65,8 +65,7 @@ pub(super) fn find_damage(
     Ok((quarantined, found))
 }
 
-/// Streams an unmarked file into a new one that is marked, in which every slot of these pages is universal. The source is
-/// not changed.
+/// Streams an unmarked file into a new marked file, where every slot of these pages is universal. The source is not changed.
 pub(super) fn marked(
     published: &PublishedFile,
     quarantined: &[DamagedPage],

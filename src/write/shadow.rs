@@ -9,9 +9,9 @@ use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, R
 use crate::file::{Overlay, PublishedFile, Region, RegionBits};
 use crate::system::{RegionsMut, WordsMut};
 
-/// Changed buckets for each page of the file from which on a copy is cheaper. A page costs some five microseconds to be
-/// copied and later compared. A change beside the file costs no more than one in a copy, until many buckets are changed:
-/// then whether one is cannot be guessed.
+/// With more changed buckets for each page of the file, a copy is cheaper. A page costs some five microseconds to be copied
+/// and later compared. A change beside the file costs no more than a change in a copy, until many buckets are changed: then
+/// the processor cannot guess whether a bucket is.
 ///
 /// Removals from 100 million keys with their commit, in seconds, with a copy from 24, 40 and 64 on: 1.5 million (28 a page)
 /// 0.69, 0.45, 0.41; 2 million (37) 0.70, 0.49, 0.51; 6 million (112) 1.25, 1.48, 1.34.
@@ -34,8 +34,8 @@ impl Shadow {
         published.checkpoint.identity.geometry.pages() as usize * CHANGES_A_PAGE
     }
 
-    /// A copy of the file with these changes in it; `None` if there is too little memory, or a page is damaged: the
-    /// operation that needs that page reports it.
+    /// A copy of the file with these changes in it; `None` for lack of memory, or if a page is damaged: the operation that
+    /// needs that page reports it.
     pub(super) fn of(published: &PublishedFile, changes: &Overlay) -> Option<Self> {
         let regions = published.checkpoint.identity.geometry.regions();
         let memory = RegionsMut::in_memory(regions)?;
@@ -47,7 +47,7 @@ impl Shadow {
         Some(Self(memory))
     }
 
-    /// `None` if there is no such region.
+    /// `None` beyond the last region.
     #[inline]
     pub(super) fn region(&self, region: RegionId) -> Option<ShadowRegion<'_>> {
         self.0.region(region).map(ShadowRegion)

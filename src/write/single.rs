@@ -1,7 +1,7 @@
 //! The shortcut of single inserts and removals: the few instructions that most of them need.
 //!
-//! An insert waits for memory. Meanwhile the processor works at several others, if each has few instructions and no
-//! branch that it would have to guess. So inserts that need a search, the verification of a page or an error are left
+//! While an insert waits for memory, the processor works at several others, if each has few instructions and no branch that
+//! it would have to guess. So inserts that need a search, the verification of a page or an error are left
 //! to `transaction.rs`; each width has functions of its own, chosen once for all keys; and changes of a published file
 //! that are not made in a copy have another one, as what may allocate takes registers.
 
@@ -16,8 +16,8 @@ use crate::cuckoo::{
 use crate::file::PublishedFile;
 
 /// The functions for a width and a kind. They return `None` if a change needs more than the shortcut; nothing is
-/// changed then. They cannot panic between the count of a change and its store, so the writer need not be poisoned for
-/// their time, as it is for that of longer changes.
+/// changed then. They cannot panic between the count of a change and its store, so the writer need not be poisoned while
+/// they run, as it is during longer changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shortcut {
     insert: fn(&mut Work, &mut Delta, &Traits, KeyHash) -> Option<bool>,

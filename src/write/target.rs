@@ -12,8 +12,7 @@ use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile,
 use crate::format::Identity;
 use crate::system::{Disk, Files, Rights};
 
-/// A file and its changes. `C` is the way in which the changes of a published file are held, `()` if they do not
-/// matter.
+/// A file and its changes. `C` holds the changes of a published file, `()` if they do not matter.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<'a, C> {
     Published(&'a PublishedFile, C),
@@ -147,12 +146,12 @@ impl<'a> Target<'a, &mut Overlay> {
     }
 }
 
-/// Changed buckets that hide those of a published file.
+/// Changed buckets that hide the buckets of a published file.
 pub(super) trait Changes {
     fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64>;
 }
 
-/// Changes to which more can be added.
+/// Changes that take more changes.
 pub(super) trait ChangesMut: Changes {
     fn set(&mut self, region: RegionId, bucket: BucketId, word: u64);
 }

@@ -12,8 +12,8 @@ use crate::options::Options;
 /// How far the time of a key may run ahead of the clock, and the clock behind the epoch, in milliseconds.
 const AHEAD: u64 = 5 * 60 * 1000;
 
-/// A clock that goes on by more, and by more than the time that keys are kept, is taken for a wrong one. A shorter leap is
-/// that of a filter which is rarely used. In milliseconds.
+/// A clock that leaps by more, and by more than the time that keys are kept, is taken to be wrong. A filter that is rarely
+/// used may see a shorter leap. In milliseconds.
 const YEAR: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// Keys of a batch whose times or lifetimes are looked at before the first of them is inserted.
@@ -51,7 +51,7 @@ pub(crate) struct Time {
     pub(crate) forgetting: Forgetting,
     pub(crate) expiry_bits: u32,
     pub(crate) epoch: u64,
-    /// New keys so far, by which a filter of the newest keys counts its epochs.
+    /// Number of new keys; a filter of the newest keys counts its epochs in them.
     pub(crate) inserted: u64,
     /// Whether there is nothing that could be forgotten.
     pub(crate) is_empty: bool,
@@ -89,7 +89,7 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Keys of a block: all of its keys, the indices of those that are meant, and the epoch in which each of all expires.
+/// All keys of a block, the indices of the keys to insert, and every key's expiry epoch.
 pub(crate) type Until<'a, K> = (&'a [K], Vec<u32>, &'a [u64]);
 
 /// What keeps keys for a time, and comes to later ones.
@@ -102,7 +102,7 @@ pub(crate) trait InTime {
     /// Comes to a later epoch, whatever is forgotten by that.
     fn go_to(&mut self, epoch: u64) -> Result<(), Self::Error>;
 
-    /// Inserts keys of a block, none of which expires before a later epoch than now. With `refresh`, a key that is there is
+    /// Inserts keys of a block, which all expire after the current epoch. With `refresh`, a key that is there is
     /// kept until the later of both expiries.
     fn insert_until<K: Key + Sync>(
         &mut self,
@@ -146,7 +146,7 @@ pub(crate) trait InTime {
         self.go_to(epoch)
     }
 
-    /// Comes to the time of the clock, or of the keys so far; the epoch in which a key seen now expires.
+    /// Comes to the time of the clock, or of earlier keys; returns the expiry epoch of a key seen now.
     fn expiry_now(&mut self) -> Result<u64, Self::Error> {
         let time = self.time()?;
         if time.forgetting.clock == EpochClock::Keys {
@@ -179,7 +179,7 @@ pub(crate) trait InTime {
         millis(self.own_options().clock()).saturating_add(AHEAD)
     }
 
-    /// Comes to the epoch of a key that was seen at this time. The epoch in which it expires; `None` if it is late.
+    /// Comes to the epoch of a key that was seen at this time. Returns its expiry epoch; `None` if it is late.
     fn expiry_at(&mut self, time: SystemTime) -> Result<Option<u64>, Self::Error> {
         let (forgetting, time) = (self.time_of_keys()?.forgetting, millis(time));
         self.come_to(forgetting.epoch_of(time))?;
@@ -187,8 +187,8 @@ pub(crate) trait InTime {
         Ok((expiry > now).then_some(expiry))
     }
 
-    /// Inserts keys that were seen at these times, one after the other, and tells `told` the indices of those that are
-    /// new, late or early. Returns those without room, in ascending order.
+    /// Inserts keys that were seen at these times, one after the other, and calls `told` with the indices of keys that are
+    /// new, late or early. Returns keys without room, in ascending order.
     fn insert_in_time<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -203,7 +203,7 @@ pub(crate) trait InTime {
         let most = self.latest();
         let (mut indices, mut refused) = (Vec::new(), Vec::new());
         for (base, (keys, times)) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK).zip(times.chunks(BLOCK))) {
-            // One a key, also for those that are not inserted.
+            // One a key, also for keys that are not inserted.
             let expiries: Vec<u64> = times.iter().map(|time| forgetting.expiry(millis(*time))).collect();
             for (index, (time, expiry)) in times.iter().map(|time| millis(*time)).zip(&expiries).enumerate() {
                 if time > most {

@@ -6,12 +6,12 @@ use crate::cuckoo::{KeyHasher, Kind, Span};
 use crate::file::{Overlay, PublishedFile, UnpublishedFile};
 use crate::format::Identity;
 
-/// The files that a transaction works on, and its changes to them so far.
+/// The files that a transaction works on, and its changes to them.
 #[derive(Debug)]
 pub(super) enum Work {
     /// Over a published file, which stays as it is until the commit.
     Published(Box<PublishedFile>, Pending),
-    /// Directly in a file that the commit publishes; it replaces the published file, if there is one.
+    /// Directly in a file that the commit publishes; it replaces the published file, if any.
     Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
 }
 
@@ -49,7 +49,7 @@ impl Work {
         self.target().identity()
     }
 
-    /// The published file, if there is one yet.
+    /// The published file; `None` before the first commit.
     pub(super) fn published(&self) -> Option<&PublishedFile> {
         match self {
             Self::Published(published, _) => Some(published),

@@ -85,7 +85,7 @@ impl Writer {
         &self.files.data
     }
 
-    /// Copies of all keys as the open transaction has them: those inserted, less those removed. In a set these are the
+    /// Copies of all keys as the open transaction has them: inserted copies, less removed ones. In a set these are the
     /// keys that were stored; a key that was found already, which may be a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         Ok(self.state()?.transaction.counts().copies())
@@ -136,7 +136,7 @@ impl Writer {
     ///
     /// A set stores the key unless it is found. A new key that matches the entry of another one is found too: that is a
     /// false positive. A forgetting filter does the same with a key seen now; see [`insert_at`](Self::insert_at) for
-    /// other times, and for the errors of a clock. A counting filter stores one more copy in any case. A key with more
+    /// other times, and for the errors of a clock. A counting filter always stores one more copy. A key with more
     /// copies than can be counted, some thirty thousand with four slots per bucket, stays for good: further inserts and
     /// removals of it change nothing.
     ///
@@ -384,8 +384,7 @@ impl Writer {
         }
         let WriterState { transaction, lock, .. } = *open;
         let closed = transaction.work.published().map_or(Ok(()), |published| published.set_in_use(false));
-        // The temporary file is removed first, if there is one: once the lock is free, the next writer takes it for
-        // that of a dead writer.
+        // A temporary file is removed first: once the lock is free, the next writer takes it for a dead writer's.
         drop(transaction);
         drop(lock);
         closed.map_err(&after)

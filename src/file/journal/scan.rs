@@ -94,7 +94,7 @@ pub(super) fn scan_source<F: FileExt>(
     Ok(scan)
 }
 
-/// The values that the next frame must have, given the frames that counted so far.
+/// The values that the next frame must have, given the frames that counted before it.
 struct FrameChain<'a, F> {
     file: &'a F,
     length: u64,

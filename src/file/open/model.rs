@@ -1,4 +1,4 @@
-//! Every way in which writers and readers can open, commit, publish, recover, look up and die, in a small model.
+//! Every order in which writers and readers can open, commit, publish, recover, look up and die, in a small model.
 //!
 //! A process runs the programs below, one step at a time and in any order with the others; it can die between any
 //! two steps, and its locks are then freed in any order. Which journals are replayed is decided by the real table
@@ -217,7 +217,7 @@ struct World {
     gates: [Lock; 2],
     lock: Lock,
     journal: JournalFile,
-    /// The newest commit that somebody was told of.
+    /// The newest commit that was reported.
     told: u8,
     deaths: u8,
     processes: [Option<Process>; 3],
