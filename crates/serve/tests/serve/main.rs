@@ -6,6 +6,7 @@
 //! - `early`: answers before the commit.
 //! - `kills`: the server is killed under load.
 //! - `model`: any bytes, and sequences of commands against a model.
+//! - `recipes`: what the recipes of `docs/serving.md` promise.
 //! - `client`: the server as a process, and a client of it.
 
 mod answers;
@@ -15,3 +16,4 @@ mod client;
 mod early;
 mod kills;
 mod model;
+mod recipes;
