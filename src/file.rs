@@ -26,7 +26,7 @@ pub(crate) use live::{LiveCopy, LiveHead, LiveRead};
 pub(crate) use medium::{Medium, OfPages, Sums};
 pub(crate) use open::{OpenedToRead, OpenedToWrite, lock_absent, needs_no_sync, open_reader, open_writer};
 pub(crate) use overlay::{Overlay, RegionBits, RegionChange, changed_pages};
-pub(crate) use pages::{Pages, Region};
+pub(crate) use pages::{Pages, Region, is_file_of};
 pub(crate) use published::{Found, PublishedFile, read_superblocks};
 pub(crate) use recover::{Decision, Redo, judge};
 pub(crate) use sealed::check_image;

@@ -1,6 +1,8 @@
 //! Pages as they are read through a map: each is compared with its checksum before it is first used.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +20,24 @@ use crate::system::{Map, Paging};
 
 /// The buckets of one region.
 pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
+
+/// Whether an open file is the one of this filter and generation. Another one may have been written over it in place.
+///
+/// Reads by calls: a block of a superblock that the disk cannot read would kill the process through a map. One superblock is
+/// enough, as bits of the other may have rotted. If none can be read, nothing shows that it is another file.
+pub(crate) fn is_file_of(file: &File, identity: &Identity) -> bool {
+    let generation = identity.geometry.generation.to_le_bytes();
+    let has = |slot: u64| {
+        let (mut uuid, mut found) = ([0; 16], [0; 4]);
+        let read = file.read_exact_at(&mut uuid, slot + UUID_AT);
+        match read.and_then(|()| file.read_exact_at(&mut found, slot + GENERATION_AT)) {
+            Ok(()) => Some((uuid, found) == (identity.uuid, generation)),
+            Err(error) => (error.kind() == io::ErrorKind::UnexpectedEof).then_some(false),
+        }
+    };
+    let slots = [0, SUPERBLOCK].map(has);
+    slots.contains(&Some(true)) || slots == [None, None]
+}
 
 /// The positions of pages and checksums in a map of the whole file.
 #[derive(Clone, Copy, Debug)]
@@ -98,18 +118,6 @@ impl Pages {
     /// The path of the file.
     pub(crate) const fn path(&self) -> &Arc<Path> {
         &self.path
-    }
-
-    /// Whether the map shows the file of this filter and generation. Another one may have been written over it in place.
-    ///
-    /// One superblock is enough: bits of the other may have rotted.
-    pub(crate) fn show(&self, identity: &Identity) -> bool {
-        let (uuid, generation) = (u128::from_le_bytes(identity.uuid), identity.geometry.generation);
-        [0, SUPERBLOCK].into_iter().any(|slot| {
-            let word = |at: u64| u128::from(self.map.word(((slot + at) / 8) as usize));
-            word(UUID_AT) | word(UUID_AT + 8) << 64 == uuid
-                && self.map.half(((slot + GENERATION_AT) / 4) as usize) == generation
-        })
     }
 
     /// Whether every page was found intact.

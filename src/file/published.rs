@@ -20,7 +20,7 @@ use super::journal::Journal;
 use super::live::{Live, LiveCopy, LiveHead, LiveRead, first_epoch};
 use super::medium::Medium;
 use super::overlay::{Overlay, PageBits, RegionChange, changed_pages};
-use super::pages::{Pages, Region};
+use super::pages::{Pages, Region, is_file_of};
 use crate::cuckoo::{BUCKETS_PER_REGION, RegionId};
 use crate::error::{Error, IoContext, Result};
 use crate::format::frame::Header;
@@ -233,7 +233,7 @@ impl PublishedFile {
     /// Fails with [`Error::Replaced`] if another filter was written over this one in place. Whatever this process wrote into
     /// it would damage it.
     pub(crate) fn check_own(&self) -> Result<()> {
-        if self.pages.show(&self.checkpoint.identity) {
+        if is_file_of(&self.file, &self.checkpoint.identity) {
             return Ok(());
         }
         Err(Error::Replaced { path: self.files.data.clone() })

@@ -15,8 +15,8 @@ use super::patience::Patience;
 use crate::cuckoo::{KeyHasher, OFFSET_T6, RegionId, Width};
 use crate::error::{Error, Expected, IoContext, Result};
 use crate::file::{
-    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, changed_pages, journal, judge,
-    live, needs_no_sync, open_reader,
+    Decision, LiveCopy, LiveHead, LiveRead, Medium, OpenedToRead, Pages, Redo, changed_pages, is_file_of,
+    journal, judge, live, needs_no_sync, open_reader,
 };
 use crate::format::{
     BUCKETS_PER_PAGE, LIVE, LIVE_EPOCH, LIVE_NOW, Metadata, PageId, Superblock, Superblocks, check_counts,
@@ -248,11 +248,11 @@ impl View {
         Ok(self.source().is_some() && files.inode()?.is_some_and(|found| found != self.inode))
     }
 
-    /// Whether the map shows the file that was opened. False if another filter was written over it in place, as by
+    /// Whether the file is still the one that was opened. False if another filter was written over it in place, as by
     /// `cp other live`; the epoch is another one then.
     #[cold]
     pub(super) fn shows_own(&self) -> bool {
-        self.pages.show(&self.superblock.identity) || self.is_in_memory()
+        self.source().is_none_or(|source| is_file_of(&source.file, &self.superblock.identity))
     }
 
     /// Like `shows_own`, but compares nothing while the epoch is the noted one.
