@@ -24,8 +24,8 @@ import gowk
 def fingerprinted(batch: pa.Table) -> pa.Table:
     """The batch with a column of sixteen bytes that differ if more than case or spaces of the text does."""
 
-    def fingerprint(text: str) -> bytes:
-        normal = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    def fingerprint(text: str | None) -> bytes:
+        normal = " ".join(unicodedata.normalize("NFKC", text or "").casefold().split())
         return hashlib.blake2b(normal.encode("utf-8", "replace"), digest_size=16).digest()
 
     hashes = [fingerprint(text) for text in batch["text"].to_pylist()]
@@ -81,7 +81,7 @@ def main(folder: Path) -> None:
     except KeyboardInterrupt:
         print("stopped after", len(list(out.glob("*.parquet"))), "of 4 batches")
     write_unseen(batches_of(files, 50), gowk.Store(folder / "seen.store"), "corpus", out)
-    kept = [text for file in sorted(out.glob("*.parquet")) for text in pq.read_table(file)["text"].to_pylist()]
+    kept = [str(text) for file in sorted(out.glob("*.parquet")) for text in pq.read_table(file)["text"].to_pylist()]
     print(len(kept), "of", len(texts), "documents were new, in", len(list(out.glob("*.parquet"))), "files")
     assert sorted(" ".join(text.casefold().split()) for text in kept) == sorted(f"document {n}" for n in range(70))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from uuid import uuid4
 from weakref import WeakSet
 
@@ -425,7 +425,8 @@ def _described(session: SparkSession, work: str) -> Iterator[None]:
     try:
         yield
     finally:
-        context.setJobDescription(before)
+        # None takes it away; the type does not say so.
+        context.setJobDescription(cast(str, before))
 
 
 @contextmanager
