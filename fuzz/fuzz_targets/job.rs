@@ -172,7 +172,7 @@ impl Case {
     fn job(&self, dir: &Path) -> Job {
         let text = format!(
             "[filter]\npath = 'f'\ncapacity = 1000\nslots_per_bucket = 2\nseed = 7\n\
-             [input]\npaths = ['a']\n{}\n[commit]\nevery_keys = {}\nevery_seconds = 0\n\
+             [input]\npaths = ['a']\nsettle = '0s'\n{}\n[commit]\nevery_keys = {}\nevery_seconds = 0\n\
              [output]\nnew_keys = '{}'\n",
             self.options,
             self.every_keys,
