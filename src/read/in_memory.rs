@@ -26,10 +26,11 @@ impl Reader {
 impl Options {
     /// Copies the filter into memory, as of its last commit, for lookups that never wait for a disk or a network.
     ///
-    /// Takes as much memory as the file is long, in huge pages where the system has them, and verifies all pages. The reader does not use the file afterwards: it does not see later commits, and the file may be
-    /// removed. Clones of the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with
-    /// [`Error::Damaged`], with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits
-    /// keep coming in while it copies.
+    /// Takes as much memory as the file is long, in huge pages where the system has them, and verifies all pages. The
+    /// reader does not use the file afterwards: it does not see later commits, and the file may be removed. Clones of
+    /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`], with
+    /// [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits keep coming in while it
+    /// copies.
     ///
     /// [`Error::Busy`]: crate::Error::Busy
     /// [`Error::Damaged`]: crate::Error::Damaged

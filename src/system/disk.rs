@@ -92,8 +92,9 @@ pub trait Disk: Debug + Send + Sync {
         fs2::available_space(dir)
     }
 
-    /// Takes room on the disk for holes in the first `length` bytes of a file. If a copy of the file shares the bytes in `own`, takes separate room for them. The bytes stay as they
-    /// are. Does nothing on a file system that has no such calls.
+    /// Takes room on the disk for holes in the first `length` bytes of a file. If a copy of the file shares the bytes
+    /// in `own`, takes separate room for them. The bytes stay as they are. Does nothing on a file system that has no
+    /// such calls.
     fn reserve(&self, file: &File, length: u64, own: Range<u64>) -> io::Result<()> {
         let has_holes = file.metadata()?.blocks() < length.div_ceil(512);
         if has_holes {

@@ -40,10 +40,10 @@ use super::window::Window;
 /// there; FILE is created if it is not. A repeated --token prints what the first run printed only if the others have
 /// not changed since.
 ///
-/// With --output, each new line is in the file exactly once, whatever kills the process: run the same command again with the
-/// same input. One run at a time writes to a file. The filter remembers with each commit how long the file is, and the next run first cuts off what was written
-/// after the last commit. Into a store, that holds for what is committed once: a run that dies while it prints leaves lines
-/// that the next run prints again.
+/// With --output, each new line is in the file exactly once, whatever kills the process: run the same command again
+/// with the same input. One run at a time writes to a file. The filter remembers with each commit how long the file is,
+/// and the next run first cuts off what was written after the last commit. Into a store, that holds for what is
+/// committed once: a run that dies while it prints leaves lines that the next run prints again.
 ///
 /// A key that the filter has no room for is named on standard error, and printed as new each time that it comes. The
 /// exit code is 2 then, at the end.
