@@ -6,7 +6,7 @@
 //! # Where a counting filter puts a copy
 //!
 //! The format leaves this to the writer (section 4.4). *Its group* is the group that matches the key; of several, the one
-//! with the longest tail. The first step that applies is taken. No step but 12 and 13 saturates a group:
+//! with the longest tail. The first step that applies is taken. No step but 11 and 12 saturates a group:
 //!
 //! 1. If a saturated group matches, nothing changes: it stands for this copy too.
 //! 2. Its group counts the copy without another digit, in i1 or else in i2.
@@ -18,14 +18,12 @@
 //! 7. If either bucket is quarantined, nothing is stored. (Step 5 is skipped then, too.)
 //! 8. A new entry takes a lane that the search (`search.rs`) frees in i1 or i2, or displaces groups (`displacement.rs`).
 //! 9. The groups of i1 and i2 that match become one, which counts the copy too and is put into either bucket.
-//! 10. If step 8 met groups of several lanes: as 9, or the copy is a new entry if no group matches; and a group that is in
-//!     its way is divided.
-//! 11. If step 8 met groups of several lanes: two groups share an entry (`sharing.rs`), which makes room for the copy.
-//! 12. This copy saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take
+//! 10. If step 8 met groups of several lanes: two groups share an entry (`sharing.rs`), which makes room for the copy.
+//! 11. This copy saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take
 //!     from the other first.
-//! 13. If step 8 met groups of several lanes: two groups of one entry, of more copies than a group counts, become a saturated
+//! 12. If step 8 met groups of several lanes: two groups of one entry, of more copies than a group counts, become a saturated
 //!     one, which makes room for the copy.
-//! 14. There is no room. Nothing has changed.
+//! 13. There is no room. Nothing has changed.
 //!
 //! # Why removal is safe
 //!
@@ -42,7 +40,7 @@
 use std::convert::Infallible;
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Erased, Place, Slot, erased};
-use super::displacement::{Division, displace, displace_dividing, effort};
+use super::displacement::{displace, effort};
 use super::group::{Both, Group, Groups, Stored};
 use super::search::Search;
 use super::sharing::{Shared, Union, share};
@@ -57,9 +55,8 @@ pub(crate) enum Inserted<W> {
     Counted { digits: u32, saturates: bool },
     /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
     Absorbed,
-    /// Groups became one, or one became two: these groups before, in three buckets at most, and the groups that count them
-    /// and the copy now.
-    Regrouped { before: [Bucket<W>; 3], after: [Bucket<W>; 3] },
+    /// Groups became one: these groups before, in three buckets at most, and the groups that count them and the copy now.
+    Regrouped { before: [Bucket<W>; 3], after: [Bucket<W>; 2] },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
     /// Nothing was stored, as the search examined as many entries as it may and found no room.
@@ -188,15 +185,13 @@ fn erased_at<W: Width, B: BucketsMut<W>, T>(
 impl Inserted<AnyLayout> {
     /// The same outcome for the width that it was erased from.
     fn in_width<W: Width>(self) -> Inserted<W> {
-        let all = |[one, two, three]: [Bucket<AnyLayout>; 3]| {
-            [Bucket::new(one.0), Bucket::new(two.0), Bucket::new(three.0)]
-        };
         match self {
             Self::Stored => Inserted::Stored,
             Self::Counted { digits, saturates } => Inserted::Counted { digits, saturates },
             Self::Absorbed => Inserted::Absorbed,
             Self::Regrouped { before, after } => {
-                Inserted::Regrouped { before: all(before), after: all(after) }
+                let (before, after) = (before.map(|one| Bucket::new(one.0)), after.map(|one| Bucket::new(one.0)));
+                Inserted::Regrouped { before, after }
             }
             Self::Quarantined => Inserted::Quarantined,
             Self::NoPath => Inserted::NoPath,
@@ -366,18 +361,11 @@ fn insert_among_groups<W: Layout, E>(
     if displace(buckets, search, &[], &ids(both), alone, kicks)? {
         return Ok(Inserted::Stored);
     }
-    let united = unite_all(both, fingerprint);
-    if let Some(united) = &united {
-        if both.iter().all(|(_, bucket)| bucket.matches(fingerprint).any())
-            && displace(buckets, search, &united.others, &ids(both), united.group, kicks)?
-        {
-            return Ok(united.regrouped(None));
-        }
-        let effort = &mut effort(max_kicks);
-        let done = displace_dividing(buckets, search, &united.others, &ids(both), united.group, effort)?;
-        if let Some(divided) = done {
-            return Ok(united.regrouped(divided));
-        }
+    if both.iter().all(|(_, bucket)| bucket.matches(fingerprint).any())
+        && let Some(united) = unite_all(both, fingerprint)
+        && displace(buckets, search, &united.others, &ids(both), united.group, kicks)?
+    {
+        return Ok(united.regrouped());
     }
     let own = own_with_copy(both, fingerprint);
     let mut share = |buckets: &mut _, wanted| -> Result<Option<Inserted<W>>, E> {
@@ -438,7 +426,7 @@ fn merge<W: Layout>(id: BucketId, bucket: Bucket<W>, fingerprint: Slot<W>) -> Op
     let none = bucket.like(0);
     let regrouped = Inserted::Regrouped {
         before: [matching(bucket, fingerprint)?, none, none],
-        after: [union.alone(), none, none],
+        after: [union.alone(), none],
     };
     Some((id, groups.others(fingerprint).and(union).pack()?, regrouped))
 }
@@ -474,14 +462,9 @@ fn matching<W: Layout>(bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Bucket
 }
 
 impl<W: Layout> United<W> {
-    /// What was done by storing the group, if a group was divided for it or not.
-    fn regrouped(&self, divided: Option<Division<W>>) -> Inserted<W> {
-        let (none, own, [first, second]) = (self.before[0].like(0), self.group.alone(), self.before);
-        let (before, parts) = divided.map_or((none, [none; 2]), |Division { whole, parts }| {
-            (whole.alone(), of_each(parts, Group::alone))
-        });
-        let after = [own, parts[0], parts[1]];
-        Inserted::Regrouped { before: [first, second, before], after }
+    fn regrouped(&self) -> Inserted<W> {
+        let (none, [first, second]) = (self.before[0].like(0), self.before);
+        Inserted::Regrouped { before: [first, second, none], after: [self.group.alone(), none] }
     }
 }
 

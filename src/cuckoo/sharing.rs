@@ -19,7 +19,7 @@ pub(super) struct Shared<W: Layout> {
     /// The groups before, in the buckets that they were in.
     pub(super) before: [Bucket<W>; 3],
     /// The groups that count them and the copy now.
-    pub(super) after: [Bucket<W>; 3],
+    pub(super) after: [Bucket<W>; 2],
 }
 
 /// Two groups that may become one.
@@ -76,7 +76,7 @@ pub(super) fn share<W: Layout, E>(
         let done = displace(any, search, &given, &pair, union, kicks)?
             && (candidate.with_own || displace(any, search, &[], &ids, own, kicks)?);
         if done {
-            let after = [union.alone(), if candidate.with_own { none } else { own.alone() }, none];
+            let after = [union.alone(), if candidate.with_own { none } else { own.alone() }];
             let stored = staged.stored;
             stored.into_iter().for_each(|(id, bucket)| buckets.store(id, bucket));
             return Ok(Some(Shared { before, after }));

@@ -195,96 +195,27 @@ fn a_displacement_adds_a_group_and_keeps_all_others() {
 }
 
 #[test]
-fn a_division_takes_fewer_lanes_in_either_bucket() {
-    fn check<W: Width>(most: u32) {
-        let of = |copies| Group { entry: Slot::<W>::new(1), copies };
-        let lanes = |copies| of(copies).lanes().unwrap_or(W::SLOTS + 1);
-        for copies in (1..most).chain([W::MOST_COPIES - 1, W::MOST_COPIES]) {
-            let mut found: Vec<[u32; 2]> =
-                divisions(of(copies)).map(|division| division.parts.map(|part| part.copies)).collect();
-            // Of all that take the same lanes, the one whose first part has the most copies, and that one turned round.
-            let fewer = |a: &u32| lanes(*a).max(lanes(copies - a)) < lanes(copies) && copies < W::MOST_COPIES;
-            let fullest = |a: &u32| lanes(*a) < lanes(*a + 1);
-            let ways = (1..copies.min(most)).filter(|a| fewer(a) && fullest(a));
-            let mut expected: Vec<_> = ways.flat_map(|a| [[a, copies - a], [copies - a, a]]).collect();
-            found.sort_unstable();
-            expected.sort_unstable();
-            // Two equal parts, or two full ones, turned round are the same.
-            expected.dedup();
-            assert_eq!(found, expected, "{copies}");
-        }
-    }
-    check::<Four>(2100);
-    check::<Two>(Two::MOST_COPIES);
-    let divided = |copies| divisions(Group { entry: entry(0, 1, 9), copies }).next().is_some();
-    let all: Vec<u32> = (1..3000).filter(|copies| divided(*copies)).collect();
-    assert_eq!(all, [2..=2, 33..=64, 994..=1986].into_iter().flatten().collect::<Vec<_>>());
-}
-
-#[test]
 fn the_ways_to_make_room_come_in_order_and_leave_what_was_put() {
-    type Ways = Vec<(Vec<Group<Four>>, bool)>;
+    type Ways = Vec<Vec<Group<Four>>>;
     let of = |tail, copies| Group { entry: entry(0, tail, 9), copies };
     let ways = |here: &[Group<Four>], put: &[Group<Four>], copies| -> Ways {
         let (mut world, mut search, mut kicks) = (World::empty(), Search::new(), 0);
         let staged = Staged { buckets: &mut world, stored: Vec::new() };
         let id = BucketId(FIRST);
         let put = put.iter().map(|group| (id, group.entry)).collect();
-        let new = Displacement::new(&mut search, staged, &mut kicks);
-        let displacement = Displacement { put, may_divide: true, ..new };
+        let displacement = Displacement { put, ..Displacement::new(&mut search, staged, &mut kicks) };
         let here = here.iter().fold(Groups::none(), |all, group| all.and(*group));
         let ways = displacement.ways_for(id, &here, Group { entry: entry(1, 1, 9), copies });
-        ways.iter().map(|way| (way.leave.iter().copied().collect(), way.divided.is_some())).collect()
+        ways.iter().map(|way| way.leave.iter().copied().collect()).collect()
     };
-    // Two lanes are wanted. Of a group that is divided, one part stays.
-    let (a, b, c, part) = (of(1, 1), of(2, 2), of(3, 1), of(2, 1));
-    let whole: Ways = vec![(vec![b], false), (vec![a, c], false)];
-    let divided: Ways = vec![(vec![a, part], true), (vec![c, part], true)];
-    assert_eq!(ways(&[a, b, c], &[], 2), [whole, divided].concat());
-    // What was put stays, whole.
-    assert_eq!(ways(&[a, b, c], &[b], 2), [(vec![a, c], false)]);
-    // One lane is wanted. The fewest lanes leave first.
+    // Two slots are wanted.
+    let (a, b, c) = (of(1, 1), of(2, 2), of(3, 1));
+    assert_eq!(ways(&[a, b, c], &[], 2), [vec![b], vec![a, c]]);
+    // What was put stays.
+    assert_eq!(ways(&[a, b, c], &[b], 2), [vec![a, c]]);
+    // One slot is wanted. The fewest slots leave first.
     let two = of(1, 5);
-    assert_eq!(ways(&[two, b], &[], 1), [(vec![part], true), (vec![two], false), (vec![b], false)]);
-}
-
-#[test]
-fn a_displacement_that_may_divide_divides_one_group_at_most_and_keeps_all_others() {
-    let (mut random, mut search) = (Random(1), Search::new());
-    let (mut whole, mut divided, mut only) = (0, 0, 0);
-    for _ in 0..6000 {
-        let (mut world, group, ids) = World::with_a_group_to_put(&mut random);
-        let before = world.clone();
-        let any = &mut AnyBuckets(&mut world);
-        let Ok(done) = displace_dividing(any, &mut search, &[], &ids, group, &mut 16_000);
-        let Some(Some(Division { whole: gone, parts })) = done else {
-            world.check_put(&before, done.map(|_| (ids[0], group)));
-            whole += u32::from(done.is_some());
-            continue;
-        };
-        divided += 1;
-        assert_eq!(parts[0].copies + parts[1].copies, gone.copies);
-        // Both parts are in one pair of buckets: they differ from what was there in nothing else.
-        let (mut expected, mut now) = (before.groups(), world.groups());
-        expected.push(home(ids[0], group));
-        expected.sort_unstable();
-        expected.retain(|one| now.iter().position(|other| one == other).map(|at| now.remove(at)).is_none());
-        let &[(at, entry, copies)] = &expected[..] else { panic!("{expected:?}") };
-        assert_eq!((entry, copies), (gone.entry.0, gone.copies));
-        let mut of_parts = parts.map(|part| (at, entry, part.copies));
-        of_parts.sort_unstable();
-        assert_eq!(now, of_parts);
-        let holders = World::ids().filter(|id| {
-            let groups = Groups::of(world.at(*id));
-            groups.iter().any(|group| parts.contains(group) && home(*id, *group).0 == at)
-        });
-        assert!(holders.count() >= 2, "{gone:?} {:x?}", world.buckets);
-        assert_eq!(world.quarantined(), before.quarantined());
-        let mut again = before.clone();
-        let any = &mut AnyBuckets(&mut again);
-        only += u32::from(!displace(any, &mut search, &[], &ids, group, &mut 16_000).unwrap());
-    }
-    assert!(whole > 1000 && divided > 100 && only > 50, "{whole} {divided} {only}");
+    assert_eq!(ways(&[two, b], &[], 1), [vec![two], vec![b]]);
 }
 
 /// Every group in the way fills a bucket, or is one of two in it. No chain of groups passes a bucket with two of them.
