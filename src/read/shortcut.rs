@@ -27,7 +27,7 @@ impl View {
         }
         let Some(epoch) = self.pages.map.quiet_epoch() else { return };
         // A new epoch may belong to another file, which was written over this one.
-        if !self.has_noted(epoch) && !self.shows_own() {
+        if !self.is_own() {
             return self.leave();
         }
         let note = |noted: &std::sync::atomic::AtomicU64| {
@@ -45,13 +45,6 @@ impl View {
         if self.is_left() {
             self.leave();
         }
-    }
-
-    /// Whether a lookup has noted this epoch.
-    #[inline]
-    pub(super) fn has_noted(&self, epoch: u64) -> bool {
-        let Shortcut { of_keys, of_hashes, .. } = &self.shortcut;
-        [of_keys, of_hashes].into_iter().any(|noted| noted.load(Ordering::Acquire) == epoch)
     }
 
     /// Whether a key is present; `None` if the lookup needs more than the shortcut.

@@ -40,6 +40,8 @@ pub(crate) struct View {
     /// Pages and live copy to read instead of the file's, if the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(super) shortcut: Shortcut,
+    /// The last epoch at which the file was still the one that was opened; [`CLOSED`] if nobody has looked.
+    own_at: AtomicU64,
     /// Whether a look at the name has found another file, or the file was opened anew.
     left: AtomicBool,
     pub(super) other_superblock_damaged: bool,
@@ -103,6 +105,7 @@ impl View {
             outdated_at: None,
             replayed: None,
             shortcut: Shortcut::closed(&superblock),
+            own_at: AtomicU64::new(CLOSED),
             left: AtomicBool::new(false),
             other_superblock_damaged: superblocks.other_damaged,
             superblock,
@@ -149,6 +152,7 @@ impl View {
             source: None,
             outdated_at: None,
             replayed: None,
+            own_at: AtomicU64::new(CLOSED),
             left: AtomicBool::new(false),
             other_superblock_damaged: other_damaged,
             layered: None,
@@ -169,6 +173,7 @@ impl View {
             source: None,
             outdated_at: None,
             replayed: None,
+            own_at: AtomicU64::new(CLOSED),
             left: AtomicBool::new(false),
             other_superblock_damaged: self.other_superblock_damaged,
             layered: None,
@@ -249,16 +254,24 @@ impl View {
     }
 
     /// Whether the file is still the one that was opened. False if another filter was written over it in place, as by
-    /// `cp other live`; the epoch is another one then.
+    /// `cp other live`.
     #[cold]
     pub(super) fn shows_own(&self) -> bool {
         self.source().is_none_or(|source| is_file_of(&source.file, &self.superblock.identity))
     }
 
-    /// Like `shows_own`, but compares nothing while the epoch is the noted one.
+    /// Like `shows_own`, but reads nothing if it was true at the current epoch before: another filter has another epoch.
     #[inline]
     pub(super) fn is_own(&self) -> bool {
-        self.has_noted(self.pages.map.epoch()) || self.shows_own()
+        let epoch = self.pages.map.epoch();
+        if self.own_at.load(Ordering::Acquire) == epoch {
+            return true;
+        }
+        let is_own = self.shows_own();
+        if is_own {
+            self.own_at.store(epoch, Ordering::Release);
+        }
+        is_own
     }
 
     /// Whether the view is current; if not, the file must be opened anew.

@@ -1,8 +1,11 @@
 //! Invariants checked: the shortcut answers once every page is intact and a lookup has noted an epoch. After a commit
 //! or a flag it gives no answer until a slow lookup notes an epoch again. Hashes of another seed never take it.
 
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
+use crate::file::LiveHead as _;
+use crate::format::{LIVE, LIVE_EPOCH, SUPERBLOCK, UUID_AT};
 use crate::{Growth, HashKind, KeyHash, Lookup, Options, Reader, SlotsPerBucket, Verify, Writer};
 
 const KEY: &[u8] = b"8 bytes.";
@@ -117,7 +120,7 @@ fn hashes_of_the_filter_that_was_replaced_never_take_it() {
     look(&reader);
     assert_eq!(reader.view().unwrap().contains_fast(&hash), Some(true));
     drop(filter(&path, Options::new().capacity(1000).seed(2).force(true)));
-    assert!(reader.refresh().unwrap());
+    assert!(reader.reload().unwrap());
     look(&reader);
     let view = reader.view().unwrap();
     assert_eq!((view.contains_fast(&KEY), view.contains_fast(&hash)), (Some(true), None));
@@ -150,4 +153,22 @@ fn the_view_of_a_handle_is_the_current_one_after_each_lookup() {
     assert!(last.upgrade().is_some() && other.contains(b"later").unwrap());
     drop(other);
     assert!(last.upgrade().is_none());
+}
+
+/// Looking for a filter that was written over this one takes system calls, so lookups look again only at a new epoch.
+#[test]
+fn the_superblocks_are_compared_once_at_each_epoch() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("filter");
+    filter(&path, Options::new().capacity(1000).slots_per_bucket(SlotsPerBucket::Five)).close().unwrap();
+    let reader = Reader::open(&path).unwrap();
+    look(&reader);
+    let view = reader.view().unwrap();
+    assert!(view.is_own());
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    [0, SUPERBLOCK].into_iter().for_each(|slot| file.write_all_at(&[1; 16], slot + UUID_AT).unwrap());
+    assert!(view.is_own(), "the superblocks were compared again");
+    let next = view.pages.map.epoch() + 2;
+    file.write_all_at(&next.to_le_bytes(), LIVE + LIVE_EPOCH).unwrap();
+    assert!(!view.is_own());
 }
