@@ -10,6 +10,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use gowk::{Growth, Options};
@@ -85,18 +86,18 @@ fn cp(from: &Path, to: &Path) -> Outcome<()> {
 /// Seconds, and the peak of `RssAnon` in KiB.
 fn double(filter: &Path) -> Outcome<(f64, u64)> {
     let mut writer = Options::new().open_existing(filter)?;
-    let mut peak = 0;
+    let peak = AtomicU64::new(0);
     let start = Instant::now();
-    writer.grow_with(&mut |done, _| {
+    writer.grow_with(&|done, _| {
         if done % 64 == 0 {
-            peak = peak.max(anonymous_memory().unwrap_or(0));
+            peak.fetch_max(anonymous_memory().unwrap_or(0), Relaxed);
         }
     })?;
     writer.commit()?;
     let seconds = start.elapsed().as_secs_f64();
-    peak = peak.max(anonymous_memory().unwrap_or(0));
+    peak.fetch_max(anonymous_memory().unwrap_or(0), Relaxed);
     writer.close()?;
-    Ok((seconds, peak))
+    Ok((seconds, peak.into_inner()))
 }
 
 fn anonymous_memory() -> Option<u64> {

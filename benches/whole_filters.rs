@@ -214,13 +214,13 @@ fn divide_and_join(dir: &Path, mebibytes: u64) -> Outcome<()> {
     for _ in 0..WARM_UP + ROUNDS {
         give_back_memory(dir, length(&whole)?)?;
         let start = Instant::now();
-        Reader::open(&whole)?.divide_to(&parts, &mut |_, _| {})?;
+        Reader::open(&whole)?.divide_to(&parts, &|_, _| {})?;
         divided.measured.push(start.elapsed().as_secs_f64());
         divided.copied.push(copy(dir, &whole)?);
         give_back_memory(dir, length(&whole)?)?;
         let start = Instant::now();
         let shards: Vec<Reader> = parts.iter().map(Reader::open).collect::<Result<_, _>>()?;
-        Reader::join_to(&shards, &joined, &mut |_, _| {})?;
+        Reader::join_to(&shards, &joined, &|_, _| {})?;
         put_together.measured.push(start.elapsed().as_secs_f64());
         put_together.copied.push(copy(dir, &joined)?);
         drop(shards);

@@ -14,7 +14,7 @@
 //! 1. "Absent" is answered only if nothing was applied around the reads.
 //! 2. Readers see only durable commits.
 //! 3. While a file says that it is superseded, a reader looks at the name before every answer. Otherwise it looks
-//!    before every batch, in `refresh`, and twice a second in single lookups through [`Lookups`].
+//!    before every batch, in `reload`, and twice a second in single lookups through [`Lookups`].
 
 mod in_memory;
 mod lookup;

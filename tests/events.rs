@@ -101,7 +101,7 @@ fn the_life_of_a_filter_is_heard() {
     assert_eq!(lines, expected);
     let lines = heard(&path, || {
         writer.checkpoint().unwrap();
-        assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+        assert!(writer.repair(&|_, _| {}).unwrap().is_empty());
     });
     assert_eq!(lines, ["DEBUG checkpointed commit=3", "WARN repaired pages=0"]);
 }

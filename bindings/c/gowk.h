@@ -137,7 +137,7 @@ typedef struct gowk_reader gowk_reader;
 // at the same time.
 typedef struct gowk_store gowk_store;
 
-// One version of a store, open for lookups. Any number of threads may look up at the same time; while one refreshes or
+// One version of a store, open for lookups. Any number of threads may look up at the same time; while one reloads or
 // closes it, no other may call.
 typedef struct gowk_store_reader gowk_store_reader;
 
@@ -450,8 +450,8 @@ int64_t gowk_reader_info(const struct gowk_reader *reader, struct gowk_info *inf
 
 // Looks whether the filter's name leads to another file, as after `mv new live`, and goes on with that. Returns 1 if so,
 // else 0. Batches do this first; commits and doublings are seen without it. Codes: those of `gowk_reader_open`.
-int64_t gowk_reader_refresh(const struct gowk_reader *reader,
-                            struct gowk_error *error);
+int64_t gowk_reader_reload(const struct gowk_reader *reader,
+                           struct gowk_error *error);
 
 // Reads the whole filter, and compares each page with its checksum. Returns 0 if all is well; else GOWK_DAMAGED, and the
 // message says how many pages are damaged. Codes: also GOWK_BUSY.
@@ -584,8 +584,8 @@ int64_t gowk_store_reader_version(const struct gowk_store_reader *reader, struct
 
 // Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No other
 // thread may use the reader meanwhile. Codes: GOWK_DAMAGED, GOWK_IO.
-int64_t gowk_store_reader_refresh(struct gowk_store_reader *reader,
-                                  struct gowk_error *error);
+int64_t gowk_store_reader_reload(struct gowk_store_reader *reader,
+                                 struct gowk_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

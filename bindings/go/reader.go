@@ -126,10 +126,10 @@ func (r *Reader) Info() (Info, error) {
 	return infoOf(&found), err
 }
 
-// Refresh looks whether the filter's name leads to another file, as after mv new live, and goes on with that; it returns
+// Reload looks whether the filter's name leads to another file, as after mv new live, and goes on with that; it returns
 // whether it did. Batches do this first; commits and doublings are seen without it.
-func (r *Reader) Refresh() (bool, error) {
-	n, err := r.call(func(failure *C.gowk_error) C.int64_t { return C.gowk_reader_refresh(r.handle, failure) })
+func (r *Reader) Reload() (bool, error) {
+	n, err := r.call(func(failure *C.gowk_error) C.int64_t { return C.gowk_reader_reload(r.handle, failure) })
 	return n == 1, err
 }
 

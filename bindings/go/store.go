@@ -262,14 +262,14 @@ func (r *StoreReader) Version() (uint64, error) {
 	return uint64(n), err
 }
 
-// Refresh moves the reader to the newest version, and returns whether that is another one.
-func (r *StoreReader) Refresh() (bool, error) {
+// Reload moves the reader to the newest version, and returns whether that is another one.
+func (r *StoreReader) Reload() (bool, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.handle == nil {
 		return false, r.isClosed()
 	}
 	var failure C.gowk_error
-	n, err := done(C.gowk_store_reader_refresh(r.handle, &failure), &failure)
+	n, err := done(C.gowk_store_reader_reload(r.handle, &failure), &failure)
 	return n == 1, err
 }

@@ -541,6 +541,6 @@ fn quarantined(dir: &Path, n: u32, kind: Kind) -> Outcome<Made> {
     made.filter.data[pages + 2 * 4096 + 100] ^= 1;
     made.filter.write(&path)?;
     let mut writer = options(n).open(&path)?;
-    assert_eq!(writer.repair(&mut |_, _| {})?.quarantined.len(), 1);
+    assert_eq!(writer.repair(&|_, _| {})?.quarantined.len(), 1);
     closed(writer, &path, "0-299")
 }

@@ -145,7 +145,7 @@ pub(crate) const ACCEPTED: &[(&str, &str, Make)] = &[
         made.filter.data[pages + 2 * 4096 + 100] ^= 1;
         made.filter.write(&path)?;
         let mut writer = days(4, 5).open(&path)?;
-        assert_eq!(writer.repair(&mut |_, _| {})?.quarantined.len(), 1);
+        assert_eq!(writer.repair(&|_, _| {})?.quarantined.len(), 1);
         closed(writer, &path, &made.present)
     }),
     ("newest", "the newest 3000 of 4000 keys", |dir| {
@@ -171,7 +171,7 @@ pub(crate) fn row(name: &str, made: &Made) -> Outcome<Option<String>> {
     else {
         return Ok(None);
     };
-    let report = reader.verify(&mut |_, _| {})?;
+    let report = reader.verify(&|_, _| {})?;
     let expiries: Vec<String> =
         report.expiries.iter().map(|expiry| format!("{}={}", expiry.at, expiry.entries)).collect();
     let or_dash = |text: String| if text.is_empty() { "-".to_owned() } else { text };

@@ -370,7 +370,7 @@ impl Run {
                 assert!(reader.contains(hash).expect("intact"), "a reader lost {key}");
             }
         }
-        let report = fresh.verify(&mut |_, _| {}).expect("intact");
+        let report = fresh.verify(&|_, _| {}).expect("intact");
         assert!(report.is_clean(), "{report:?}");
         let entries = fresh.info().expect("intact").entries;
         assert_eq!(report.expiries.iter().map(|expiry| expiry.entries).sum::<u64>(), entries);

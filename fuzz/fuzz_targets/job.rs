@@ -219,7 +219,7 @@ fn left(dir: &Path, case: &Case) -> Option<Left> {
         return None;
     }
     let reader = Reader::open(&path).expect("a filter of ours");
-    let report = reader.verify(&mut |_, _| {}).expect("intact");
+    let report = reader.verify(&|_, _| {}).expect("intact");
     assert!(report.is_clean(), "{report:?}");
     let regions = reader.info().expect("intact").regions as usize;
     let file = fs::read(&path).expect("a filter of ours");
@@ -357,7 +357,7 @@ fn any_cursor(mut input: Input<'_>) {
         }
         Err(error) => drop(told(&error, dir.path())),
     }
-    let report = Reader::open(&path).expect("a filter of ours").verify(&mut |_, _| {}).expect("intact");
+    let report = Reader::open(&path).expect("a filter of ours").verify(&|_, _| {}).expect("intact");
     assert!(report.is_clean(), "{report:?}");
     assert!(fs::read(dir.path().join("a")).ok().as_deref() == Some(content), "an input was changed");
 }

@@ -309,7 +309,7 @@ impl Run {
                 assert!(reader.count(hash).expect("intact") >= least, "copies of {key}");
             }
         }
-        let report = fresh.verify(&mut |_, _| {}).expect("intact");
+        let report = fresh.verify(&|_, _| {}).expect("intact");
         assert!(report.is_clean(), "{report:?}");
     }
 }

@@ -181,11 +181,11 @@ pub fn read(path: &Path, copy: Option<&Path>) -> Result<(), Error> {
         }
     }
     let metadata = reader.metadata();
-    let report = reader.verify(&mut |_, _| {});
+    let report = reader.verify(&|_, _| {});
     if let (Ok(report), Ok(_)) = (&report, &metadata)
         && let Some(copy) = copy
     {
-        let copied = reader.copy_to(copy, &mut |_, _| {});
+        let copied = reader.copy_to(copy, &|_, _| {});
         assert!(copied.is_err() || report.damaged.is_empty(), "damaged pages were copied");
         if copied.is_ok() {
             let copied = Reader::open(copy)?;
@@ -208,7 +208,7 @@ pub fn read_bytes(bytes: &[u8]) -> Result<(), Error> {
     let answers = |reader: &Reader| [0, 1, 50, 150, 1000].map(|number| probe(reader, number, info.hash).ok());
     let before = answers(&reader);
     reader.metadata()?;
-    let report = reader.verify(&mut |_, _| {})?;
+    let report = reader.verify(&|_, _| {})?;
     let copy = reader.copy_to_bytes()?;
     assert!(report.damaged.is_empty(), "damaged pages were copied");
     assert_eq!(answers(&Reader::from_bytes(copy)?), before);
@@ -262,9 +262,9 @@ pub fn write(path: &Path) -> Result<(), Error> {
     }
     assert_eq!(reader.metadata()?.get("fuzz"), Some(&b"1"[..]));
     let mut writer = Options::new().open_existing(path)?;
-    writer.repair(&mut |_, _| {})?;
+    writer.repair(&|_, _| {})?;
     writer.close()?;
-    let report = Reader::open(path)?.verify(&mut |_, _| {})?;
+    let report = Reader::open(path)?.verify(&|_, _| {})?;
     assert!(report.is_clean(), "after repair: {report:?}");
     Ok(())
 }

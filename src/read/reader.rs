@@ -31,7 +31,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
 /// It sees each commit when that commit returns, and follows the filter when it doubles. When another file takes the
-/// filter's name, batches follow at once; single lookups follow after [`refresh`](Self::refresh), or through
+/// filter's name, batches follow at once; single lookups follow after [`reload`](Self::reload), or through
 /// [`lookups`](Self::lookups). Opening a reader is cheap: it starts no thread, and verifies the superblocks at once, and
 /// the checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
 ///
@@ -214,7 +214,7 @@ impl Reader {
     ///
     /// Fails with the error of the other file, if that cannot be opened; lookups fail in the same way until the name
     /// leads to a good file.
-    pub fn refresh(&self) -> Result<bool> {
+    pub fn reload(&self) -> Result<bool> {
         let view = self.last_view();
         if !self.shared.options.follow || !view.is_elsewhere(&self.shared.files)? {
             return Ok(false);
@@ -306,7 +306,7 @@ impl Lookup for Reader {
 
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>> {
         let mut found = vec![false; keys.len()];
-        self.refresh()?;
+        self.reload()?;
         let threads = self.shared.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
         self.look(|view| {
             view.verify_ahead(keys.len(), threads);

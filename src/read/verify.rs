@@ -54,7 +54,7 @@ impl Reader {
     /// `progress` gets the number of pages read, and of all pages. Beside a busy writer each page is checked at a
     /// moment when nothing is being applied to it; the counters are compared only if no commit came in between. Fails
     /// only if the file cannot be read at all, or with [`Error::Busy`].
-    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Report> {
+    pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Report> {
         let view = self.view()?;
         let Identity { geometry, kind, forgetting, .. } = view.superblock.identity;
         let before = view.await_live_copy();

@@ -40,7 +40,7 @@ fn now() -> Duration {
 /// reader's own lookups, 1.5 times in a filter of 22 MB. After the filter has doubled, or another has taken its name, it
 /// lets go of the old file with its next lookup.
 ///
-/// A lookup looks at the clock and, if half a second has passed, at the name: [`Reader::refresh`]. If lookups come fast,
+/// A lookup looks at the clock and, if half a second has passed, at the name: [`Reader::reload`]. If lookups come fast,
 /// only each 32nd does. That costs 12 to 15 % of the rate (`gowk-peers lookups 64`). Every batch looks at the name first,
 /// as a reader's own.
 ///
@@ -140,7 +140,7 @@ impl Lookups {
         let now = now();
         if now.saturating_sub(self.name.get()) >= PERIOD {
             // If this fails, so does the next lookup: `left` is still 0.
-            self.reader.refresh()?;
+            self.reader.reload()?;
             self.name.set(now);
         }
         let is_slow = now.saturating_sub(self.clock.replace(now)) >= SLOW;

@@ -25,7 +25,7 @@ impl Store {
         shards: u32,
         filter: &Reader,
         options: &Options,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<Self> {
         let path = path.as_ref();
         let info = filter.info()?;
@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Puts the parts of a filter into an empty store.
-    fn fill_from(&self, filter: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn fill_from(&self, filter: &Reader, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         let base = FIRST;
         let shards = 0..self.description.shards;
         let path = |_| self.work_path(None, &Name { base, uuid: new_uuid(&self.root)? }.filter());

@@ -226,7 +226,7 @@ pub enum Error {
 
     /// A version that is being read has been vacuumed, and with it a file that it names.
     #[error(
-        "{}: removed by a vacuum, as version {version} is older than the store keeps; refresh to the newest version",
+        "{}: removed by a vacuum, as version {version} is older than the store keeps; reload the newest version",
         path.display()
     )]
     Vacuumed {

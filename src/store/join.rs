@@ -13,7 +13,7 @@ impl StoreReader {
     /// store does, false positives included: see [`Reader::join_to`]. [Copies](crate::store::Store::copies) are not read.
     ///
     /// `progress` gets the number of regions written, and of all.
-    pub fn join_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn join_to(&self, destination: impl AsRef<Path>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         // A shard without a file, or with anything pending, is folded into a temporary file.
         let folder = tempfile::tempdir().at(&std::env::temp_dir(), "create a folder in")?;
         let strict = self.store().read_strictly(self.version().clone());

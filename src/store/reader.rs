@@ -30,7 +30,7 @@ const BLOCK: usize = 1 << 18;
 ///
 /// The file of a shard is opened and mapped at the first lookup in it, after it was compared with what the version
 /// says of it. Once opened, it is read even if a vacuum removes it. Later versions are seen after
-/// [`refresh`](Self::refresh).
+/// [`reload`](Self::reload).
 ///
 /// After many lookups in a version with runs, it keeps 2 to 4 bytes of memory for each of their records.
 #[derive(Clone)]
@@ -278,7 +278,7 @@ impl StoreReader {
 
     /// Moves to the newest version; true if that is another one. Files that both versions name stay open.
     /// If this fails, the version stays as it was.
-    pub fn refresh(&mut self) -> Result<bool> {
+    pub fn reload(&mut self) -> Result<bool> {
         let newest = self.store.newest()?;
         if newest.number == self.version().number {
             return Ok(false);
@@ -448,7 +448,7 @@ impl StoreReader {
             }
             let report = match shard {
                 Some(shard) => self.own_shard(shard).and_then(|filter| {
-                    Ok(filter.map(|filter| filter.verify(&mut |_, _| {})).transpose()?.unwrap_or_default())
+                    Ok(filter.map(|filter| filter.verify(&|_, _| {})).transpose()?.unwrap_or_default())
                 }),
                 None => self.verify_run(place),
             };

@@ -95,7 +95,7 @@ struct Cutoffs {
 }
 
 /// What a vacuum does.
-struct Plan {
+struct VacuumPlan {
     limits: Cutoffs,
     staying: Staying,
     /// Whether a version must say so first.
@@ -200,19 +200,19 @@ impl Store {
     }
 
     /// What a vacuum that finds this version the newest does; `None` if another vacuum has removed a version meanwhile.
-    fn plan(&self, newest: &Version, vacuum: &Vacuum) -> Result<Option<Plan>> {
+    fn plan(&self, newest: &Version, vacuum: &Vacuum) -> Result<Option<VacuumPlan>> {
         let known = Cutoffs { first: newest.first, fence: newest.fence };
         let limits = self.limits(newest, vacuum);
         let Some(staying) = self.staying(limits, newest)? else { return Ok(None) };
         // An earlier vacuum has published these limits; finishing its work needs no further version.
         if limits == known {
-            return Ok(Some(Plan { limits, staying, is_new: false }));
+            return Ok(Some(VacuumPlan { limits, staying, is_new: false }));
         }
         if self.would_remove(newest, limits, &staying)? {
-            return Ok(Some(Plan { limits, staying, is_new: true }));
+            return Ok(Some(VacuumPlan { limits, staying, is_new: true }));
         }
         let staying = self.staying(known, newest)?;
-        Ok(staying.map(|staying| Plan { limits: known, staying, is_new: false }))
+        Ok(staying.map(|staying| VacuumPlan { limits: known, staying, is_new: false }))
     }
 
     /// Which versions and updates stay, by their number and age. Neither number is lower than in `newest`.

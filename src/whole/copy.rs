@@ -20,7 +20,7 @@ impl Reader {
     /// `progress` gets the number of regions copied, and of all regions. Fails with [`Error::Damaged`] at the first
     /// damaged page, with [`Error::Exists`] or [`Error::Locked`] where the destination is taken, and with
     /// [`Error::Busy`] if commits interrupt the copy for a minute and for five attempts.
-    pub fn copy_to(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn copy_to(&self, destination: impl AsRef<Path>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         self.copy(destination.as_ref(), false, progress)
     }
 
@@ -29,7 +29,7 @@ impl Reader {
     ///
     /// Fails with [`Error::Locked`] while a writer has that filter, and with the error of a file that is not a filter
     /// or cannot be used: only a filter is replaced.
-    pub fn copy_over(&self, destination: impl AsRef<Path>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn copy_over(&self, destination: impl AsRef<Path>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         self.copy(destination.as_ref(), true, progress)
     }
 
@@ -53,7 +53,7 @@ impl Reader {
         })
     }
 
-    fn copy(&self, destination: &Path, over: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn copy(&self, destination: &Path, over: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         let mut writer =
             self.at_one_commit("copied", |snapshot| copied(snapshot, destination, over, progress))?;
         writer.commit()?;
@@ -66,7 +66,7 @@ fn copied(
     snapshot: &Snapshot<'_>,
     destination: &Path,
     over: bool,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Writer> {
     let source = snapshot.reader().path();
     let identity = Identity { uuid: new_uuid(destination)?, ..*snapshot.identity() };

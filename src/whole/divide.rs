@@ -90,7 +90,7 @@ impl Reader {
     pub fn divide_to<P: AsRef<Path>>(
         &self,
         destinations: &[P],
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<()> {
         let writers = self.at_one_commit("copied", |snapshot| divided(snapshot, destinations, progress))?;
         writers.into_iter().try_for_each(|mut writer| {
@@ -104,7 +104,7 @@ impl Reader {
 fn divided<P: AsRef<Path>>(
     snapshot: &Snapshot<'_>,
     destinations: &[P],
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Vec<Writer>> {
     let (path, geometry) = (snapshot.reader().path(), snapshot.identity().geometry);
     snapshot.identity().keeps_no_newest(path, "a division")?;
@@ -123,7 +123,7 @@ fn divided<P: AsRef<Path>>(
     let write_each = |((part, files), geometry): ((u64, Files), Geometry)| {
         let identity = Identity { uuid: new_uuid(&files.data)?, geometry, ..*snapshot.identity() };
         let all = cut.regions * parts;
-        let progress = &mut |done| progress(part * cut.regions + done, all);
+        let progress = &|done| progress(part * cut.regions + done, all);
         let fill = |files: &Files| {
             let (file, found) =
                 write_part(snapshot, files, &options, identity, &model, (cut, part), progress)?;
@@ -143,7 +143,7 @@ fn write_part(
     identity: Identity,
     model: &Rights,
     (cut, part): (Cut, u64),
-    progress: &mut dyn FnMut(u64),
+    progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(UnpublishedFile, Counts)> {
     let mut counts = Counts::default();
     let geometry = identity.geometry;

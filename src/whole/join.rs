@@ -31,7 +31,7 @@ impl Reader {
     pub fn join_to(
         shards: &[Self],
         destination: impl AsRef<Path>,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<()> {
         let (Some(first), destination) = (shards.first(), destination.as_ref()) else {
             return Err(Error::Option {
@@ -53,7 +53,7 @@ fn joined(
     parts: &[Snapshot<'_>],
     first: &Path,
     destination: &Path,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<Writer> {
     parts.iter().try_for_each(|part| part.identity().keeps_no_newest(part.reader().path(), "a join"))?;
     let (geometry, doublings) = joined_geometry(parts, first)?;

@@ -30,13 +30,13 @@ impl Writer {
     /// [`insert`](Self::insert) does, and with the error of a damaged page or a failed read of either file. Nothing has
     /// changed then.
     pub fn merge(&mut self, other: &Reader) -> Result<()> {
-        self.merge_with(other, &mut |_, _| {})
+        self.merge_with(other, &|_, _| {})
     }
 
     /// Like [`merge`](Self::merge); after each region `progress` gets the number of regions done, and of all. It begins
     /// anew each time the filter has to double.
-    pub fn merge_with(&mut self, other: &Reader, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let (file, counts) = other.at_one_commit("merged", |theirs| self.merged(theirs, &mut *progress))?;
+    pub fn merge_with(&mut self, other: &Reader, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
+        let (file, counts) = other.at_one_commit("merged", |theirs| self.merged(theirs, progress))?;
         self.go_on_in(file, counts);
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Writer {
     fn merged(
         &mut self,
         theirs: &Snapshot<'_>,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(UnpublishedFile, Counts)> {
         let (ours, our_counts, _) = self.facts()?;
         let other_rules = theirs.metadata().key_rules() != self.metadata()?.key_rules();
@@ -175,7 +175,7 @@ fn halves(width: AnyWidth, region: &Region) -> [Half; 2] {
 }
 
 impl Pass<'_> {
-    fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Merged> {
+    fn run(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Merged> {
         let (files, disk) = self.target.surroundings();
         let (identity, model) = (self.identity, self.target.rights()?);
         let (mut state, model) = (State::new(), Some(&model));

@@ -23,11 +23,11 @@ impl Writer {
     ///
     /// Entries of a forgetting filter that have expired do not come into the new file.
     pub fn shrink(&mut self) -> Result<()> {
-        self.shrink_with(&mut |_, _| {})
+        self.shrink_with(&|_, _| {})
     }
 
     /// Like [`shrink`](Self::shrink); after each region `progress` gets the number of regions done, and of all.
-    pub fn shrink_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn shrink_with(&mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         let (identity, counts, _) = self.facts()?;
         let path = self.path().to_owned();
         let refused = |reason| Error::Shrink { path, reason };
@@ -62,7 +62,7 @@ impl Writer {
         &mut self,
         identity: Identity,
         now: u64,
-        progress: &mut dyn FnMut(u64, u64),
+        progress: &(dyn Fn(u64, u64) + Sync),
     ) -> Result<(Result<UnpublishedFile>, State)> {
         let (max_kicks, threads) = (self.options().max_kicks, self.options().threads.min(MOST_THREADS));
         let source = self.source()?;

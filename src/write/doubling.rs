@@ -15,7 +15,7 @@ use crate::system::REGIONS_AHEAD;
 pub(super) fn double(
     source: Target<'_, &Overlay>,
     counts: &Counts,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<(UnpublishedFile, Counts)> {
     let identity = *source.identity();
     let regions = identity.geometry.regions();

@@ -489,7 +489,7 @@ mod tests {
             Ok(()) => assert_eq!(absent, 0, "keys absent that were inserted before"),
             Err(error) => assert!(matches!(error, Error::Poisoned { .. }), "{error}"),
         }
-        let report = reader.verify(&mut |_, _| {}).unwrap();
+        let report = reader.verify(&|_, _| {}).unwrap();
         assert!(report.is_clean(), "{report:?}");
         // The next writer finds everything that was committed before.
         Options::new().open_existing(&path).unwrap().insert(b"next").unwrap();

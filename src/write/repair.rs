@@ -44,7 +44,7 @@ impl Repair {
 pub(super) fn find_damage(
     published: &PublishedFile,
     counts: &Counts,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<(Vec<DamagedPage>, Counts)> {
     let Identity { geometry, kind, .. } = published.checkpoint.identity;
     let mut quarantined = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn find_damage(
 pub(super) fn marked(
     published: &PublishedFile,
     quarantined: &[DamagedPage],
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<UnpublishedFile> {
     let (files, identity) = (&published.files, published.checkpoint.identity);
     let Identity { geometry, .. } = identity;

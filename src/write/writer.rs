@@ -225,11 +225,11 @@ impl Writer {
     /// Doubles the filter now. The doubling belongs to the transaction: a commit publishes it, a rollback undoes it.
     /// Fails with [`Error::Growth`] if a limit forbids it.
     pub fn grow(&mut self) -> Result<()> {
-        self.grow_with(&mut |_, _| {})
+        self.grow_with(&|_, _| {})
     }
 
     /// Like [`grow`](Self::grow); after each region `progress` gets the number of regions done, and of all.
-    pub fn grow_with(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    pub fn grow_with(&mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         self.double(None, progress)
     }
 
@@ -242,7 +242,7 @@ impl Writer {
     /// time of a doubling, and room for a second file of this length.
     ///
     /// Fails as [`commit`](Self::commit) does.
-    pub fn repair(&mut self, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
+    pub fn repair(&mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Repair> {
         self.rollback()?;
         let transaction = &mut self.state_mut()?.transaction;
         let before = transaction.counts();
@@ -310,10 +310,10 @@ impl Writer {
             return Err(Error::Full { path: path.clone(), region: region.0.into(), load });
         }
         let progress = self.options.progress.clone();
-        self.double(Some(region), &mut |done, all| progress.tell(done, all))
+        self.double(Some(region), &|done, all| progress.tell(done, all))
     }
 
-    fn double(&mut self, crowded: Option<RegionId>, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn double(&mut self, crowded: Option<RegionId>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         let void_allowed = self.options.void_growth;
         let (identity, counts, policy) = self.facts()?;
         if let Some(reason) = growth::refusal(identity.geometry, &policy, &counts, crowded, void_allowed) {

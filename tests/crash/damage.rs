@@ -63,7 +63,7 @@ fn a_flipped_byte_in_any_page_is_found_by_verify_and_by_the_lookups_that_touch_i
         let offset = data + page * PAGE + 97 * page % PAGE;
         flip(&path, offset, 1 << (page % 8));
         let reader = Reader::open(&path).unwrap();
-        let report = reader.verify(&mut |_, _| {}).unwrap();
+        let report = reader.verify(&|_, _| {}).unwrap();
         assert_eq!(report.damaged.len(), 1);
         assert_eq!((report.damaged[0].page, report.damaged[0].region), (page, page / 16));
         let reader = Reader::open(&path).unwrap();
@@ -83,7 +83,7 @@ fn a_flipped_byte_in_any_page_is_found_by_verify_and_by_the_lookups_that_touch_i
         let lenient = Options::new().on_damage(OnDamage::Present).read(&path).unwrap();
         assert!((0..KEYS).all(|i| lenient.contains(&key(i)).unwrap()));
         flip(&path, offset, 1 << (page % 8));
-        assert!(Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!(Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap().is_clean());
     }
 }
 
@@ -94,7 +94,7 @@ fn a_flipped_checksum_is_found_as_a_damaged_page() {
     // Two regions: 32 checksums, in the page before the padding to the data.
     let sums = 131_072 + (53_248_u64 + 8).next_multiple_of(PAGE);
     flip(&path, sums + 4 * 7, 0x10);
-    let report = Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap();
+    let report = Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap();
     assert_eq!(report.damaged.iter().map(|page| page.page).collect::<Vec<_>>(), [7]);
 }
 
@@ -116,7 +116,7 @@ fn damage_is_not_laundered_by_a_commit_or_a_doubling() {
     assert!(matches!(writer.grow(), Err(Error::Damaged { page: 5, .. })));
     writer.commit().unwrap();
     writer.close().unwrap();
-    let report = Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap();
+    let report = Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap();
     assert_eq!(report.damaged.iter().map(|page| page.page).collect::<Vec<_>>(), [5]);
 }
 
@@ -131,9 +131,9 @@ fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
         }
         let mut writer = Options::new().void_growth(true).open_existing(&path).unwrap();
         let keys = writer.info().unwrap().inserted;
-        let repair = writer.repair(&mut |_, _| {}).unwrap();
+        let repair = writer.repair(&|_, _| {}).unwrap();
         assert_eq!(repair.quarantined.iter().map(|page| page.page).collect::<Vec<_>>(), [3, 4, 29]);
-        assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+        assert!(writer.repair(&|_, _| {}).unwrap().is_empty());
         assert_eq!(writer.info().unwrap().quarantined_buckets, 3 * 512);
         let mut present = keys;
         for _ in 0..3 {
@@ -148,7 +148,7 @@ fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
             writer.close().unwrap();
             let reader = Reader::open(&path).unwrap();
             assert!((0..present).all(|i| reader.contains(&key(i)).unwrap()), "{slots:?}");
-            let report = reader.verify(&mut |_, _| {}).unwrap();
+            let report = reader.verify(&|_, _| {}).unwrap();
             assert!(report.is_clean(), "{report:?}");
             writer = Options::new().void_growth(true).open_existing(&path).unwrap();
         }
@@ -205,19 +205,19 @@ fn a_digit_in_a_set_is_told_and_mended() {
         reader
     };
     let reader = has_all(&path);
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     assert!(report.damaged.is_empty() && !report.is_clean());
     assert_eq!(report.malformed.iter().map(|page| (page.page, page.region)).collect::<Vec<_>>(), [(17, 1)]);
 
     // No file made of it is refused for that.
     let parts = [0, 1, 2, 3].map(|part| dir.path().join(format!("part {part}")));
-    reader.divide_to(&parts, &mut |_, _| {}).unwrap();
+    reader.divide_to(&parts, &|_, _| {}).unwrap();
     let parts = parts.map(|part| Reader::open(part).unwrap());
     let joined = dir.path().join("joined");
-    Reader::join_to(&parts, &joined, &mut |_, _| {}).unwrap();
+    Reader::join_to(&parts, &joined, &|_, _| {}).unwrap();
     has_all(&joined);
     let (grown, merged) = (dir.path().join("grown"), dir.path().join("merged"));
-    reader.copy_to(&grown, &mut |_, _| {}).unwrap();
+    reader.copy_to(&grown, &|_, _| {}).unwrap();
     let mut writer = Options::new().open_existing(&grown).unwrap();
     writer.grow().unwrap();
     writer.commit().unwrap();
@@ -231,17 +231,17 @@ fn a_digit_in_a_set_is_told_and_mended() {
     has_all(&merged);
 
     let mut writer = Options::new().open_existing(&path).unwrap();
-    let repair = writer.repair(&mut |_, _| {}).unwrap();
+    let repair = writer.repair(&|_, _| {}).unwrap();
     assert_eq!(repair.quarantined, report.malformed);
     writer.close().unwrap();
     let reader = has_all(&path);
-    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
     let info = reader.info().unwrap();
     assert_eq!((info.digits, info.quarantined_buckets), (0, 512));
     // Its keys are lost, so all keys that look there are answered "present".
     let present = (FEW..10 * FEW).filter(|i| reader.contains(&key(*i)).unwrap()).count() as u64;
     assert!((9 * FEW / 32..9 * FEW / 8).contains(&present), "{present}");
-    assert!(Options::new().open_existing(&path).unwrap().repair(&mut |_, _| {}).unwrap().is_empty());
+    assert!(Options::new().open_existing(&path).unwrap().repair(&|_, _| {}).unwrap().is_empty());
 }
 
 #[test]
@@ -252,13 +252,13 @@ fn one_damaged_superblock_is_reported_and_repaired() {
         flip(&path, slot * 65_536 + 208, 1);
         let reader = Reader::open(&path).unwrap();
         assert!((0..KEYS).all(|i| reader.contains(&key(i)).unwrap()));
-        let report = reader.verify(&mut |_, _| {}).unwrap();
+        let report = reader.verify(&|_, _| {}).unwrap();
         assert!(report.superblock_damaged && !report.is_clean());
         let mut writer = Options::new().open_existing(&path).unwrap();
-        assert!(writer.repair(&mut |_, _| {}).unwrap().superblock);
+        assert!(writer.repair(&|_, _| {}).unwrap().superblock);
         drop(writer);
         let reader = Reader::open(&path).unwrap();
-        assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
         assert!((0..KEYS).all(|i| reader.contains(&key(i)).unwrap()));
     }
 }
@@ -284,7 +284,7 @@ fn a_commit_that_was_given_up_does_not_come_back_from_a_stale_frame() {
     let check = || {
         let reader = Reader::open(&path).unwrap();
         assert_eq!([&b"kept"[..], b"given up"].map(|key| reader.contains(key).unwrap()), [true, false]);
-        assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
     };
     check();
     assert_eq!(std::fs::read(&journal).unwrap().len(), 512);
@@ -321,13 +321,13 @@ fn a_stale_live_area_is_reported_once_and_mended_by_one_repair() {
         // The superblock has a checksum.
         assert_eq!(reader.info().unwrap().inserted, inserted);
         assert_eq!(reader.metadata().unwrap().get("crawl"), Some(b"page 17".as_slice()));
-        let report = reader.verify(&mut |_, _| {}).unwrap();
+        let report = reader.verify(&|_, _| {}).unwrap();
         assert!(report.live_differs && !report.is_clean(), "{report:?}");
         assert!(report.damaged.is_empty() && !report.counts_differ, "{report:?}");
         let mut writer = Options::new().open_existing(&path).unwrap();
-        let repair = writer.repair(&mut |_, _| {}).unwrap();
+        let repair = writer.repair(&|_, _| {}).unwrap();
         assert!(repair.live && !repair.recounted && !repair.is_empty(), "{repair:?}");
-        assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+        assert!(writer.repair(&|_, _| {}).unwrap().is_empty());
         // A reader opened before sees the next commit.
         writer.insert(&key(KEYS + 1000)).unwrap();
         writer.commit().unwrap();
@@ -336,12 +336,12 @@ fn a_stale_live_area_is_reported_once_and_mended_by_one_repair() {
         writer.commit().unwrap();
         writer.close().unwrap();
         for reader in [reader, Reader::open(&path).unwrap()] {
-            let report = reader.verify(&mut |_, _| {}).unwrap();
+            let report = reader.verify(&|_, _| {}).unwrap();
             assert!(report.is_clean(), "{report:?}");
             assert_eq!(reader.info().unwrap().removed, reader.info().unwrap().inserted - inserted);
         }
         let mut writer = Options::new().open_existing(&path).unwrap();
-        assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+        assert!(writer.repair(&|_, _| {}).unwrap().is_empty());
         writer.close().unwrap();
     }
 }

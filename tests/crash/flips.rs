@@ -173,7 +173,7 @@ fn keys_by_page(copy: &Copy) -> BTreeMap<u64, Vec<u64>> {
 /// Checks a closed filter with a flip at `offset`.
 fn check(copy: &Copy, offset: u64, keys: &BTreeMap<u64, Vec<u64>>) {
     let reader = Reader::open(&copy.path).unwrap();
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     let part = part(offset);
     let damaged = match part {
         Part::Page => Some((offset - DATA) / PAGE),
@@ -264,7 +264,7 @@ fn outcome(copy: &Copy, offset: u64) -> &'static str {
         Err(Error::Journal { .. }) => return "refused",
         Err(error) => panic!("{offset}: {error}"),
     };
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     for i in 0..KEYS + JOURNALED {
         match reader.contains(&key(i)) {
             Ok(true) => {}

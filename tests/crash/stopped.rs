@@ -255,7 +255,7 @@ fn look_beside(filter: &Path, then: impl FnOnce()) {
 fn check(filter: &Path, keys: u64) {
     let reader = Reader::open(filter).unwrap();
     assert!((0..keys).all(|i| reader.contains(&key(i)).unwrap()));
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -312,7 +312,7 @@ fn copies_wait_for_a_writer_that_is_stopped_while_applying() {
         let mut writer = Process::writer(NAME, &filter, stop_at);
         assert_eq!(writer.hear(), "stopped");
         std::thread::scope(|scope| {
-            let copied = scope.spawn(|| before.copy_to(&copy, &mut |_, _| {}));
+            let copied = scope.spawn(|| before.copy_to(&copy, &|_, _| {}));
             let in_memory = scope.spawn(|| Reader::open_in_memory(&filter));
             std::thread::sleep(Duration::from_millis(300));
             if dies {

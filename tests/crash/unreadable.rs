@@ -92,7 +92,7 @@ fn filter(dir: &Path) -> (PathBuf, u64, u64) {
 }
 
 fn verify(path: &Path, disk: &Arc<BadDisk>) -> Report {
-    Options::new().disk(disk.clone()).read(path).unwrap().verify(&mut |_, _| {}).unwrap()
+    Options::new().disk(disk.clone()).read(path).unwrap().verify(&|_, _| {}).unwrap()
 }
 
 fn all_present(path: &Path) {
@@ -122,12 +122,12 @@ fn unreadable_pages_and_checksums_are_named_and_mended() {
         assert_eq!(named(&report.damaged), expected);
         assert!(!report.is_clean() && report.malformed.is_empty());
         let reader = Options::new().disk(disk.clone()).read(&path).unwrap();
-        let refused = reader.copy_to(dir.path().join("copy"), &mut |_, _| {});
+        let refused = reader.copy_to(dir.path().join("copy"), &|_, _| {});
         assert!(matches!(refused, Err(Error::Damaged { page, .. }) if page == expected[0]));
         let refused = Options::new().disk(disk.clone()).read_in_memory(&path);
         assert!(matches!(refused, Err(Error::Damaged { page, .. }) if page == expected[0]));
         let mut writer = Options::new().disk(disk.clone()).open_existing(&path).unwrap();
-        let repair = writer.repair(&mut |_, _| {}).unwrap();
+        let repair = writer.repair(&|_, _| {}).unwrap();
         assert_eq!(named(&repair.quarantined), expected);
         assert_eq!(disk.left(), 0, "some blocks are still unreadable");
         writer.close().unwrap();
@@ -145,7 +145,7 @@ fn a_repair_killed_after_it_has_overwritten_a_block_leaves_the_page_damaged() {
     let mut writer = Options::new().disk(disk.clone()).open_existing(&path).unwrap();
     // These lookups verify the page.
     assert!(keys().iter().all(|key| writer.contains(key).unwrap()));
-    let stop = &mut |done, _| assert!(done != 1000, "stopped");
+    let stop = &|done, _| assert!(done != 1000, "stopped");
     let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.repair(stop)));
     assert!(stopped.is_err());
     assert_eq!(disk.left(), 0);
@@ -161,7 +161,7 @@ fn a_repair_killed_after_it_has_overwritten_a_block_leaves_the_page_damaged() {
         (0..1024).collect::<Vec<_>>()
     );
     let mut writer = Options::new().open_existing(&path).unwrap();
-    assert_eq!(writer.repair(&mut |_, _| {}).unwrap().quarantined.len(), 1024);
+    assert_eq!(writer.repair(&|_, _| {}).unwrap().quarantined.len(), 1024);
     writer.close().unwrap();
     assert!(verify(&path, &disk).is_clean());
     all_present(&path);
@@ -185,7 +185,7 @@ fn recovery_gets_past_a_page_that_cannot_be_read() {
     assert_eq!(report.damaged.iter().map(|page| page.page).collect::<Vec<_>>(), [9]);
     assert_eq!(disk.left(), 0);
     let mut writer = Options::new().open_existing(&crashed).unwrap();
-    assert_eq!(writer.repair(&mut |_, _| {}).unwrap().quarantined.len(), 1);
+    assert_eq!(writer.repair(&|_, _| {}).unwrap().quarantined.len(), 1);
     writer.close().unwrap();
     assert!(verify(&crashed, &disk).is_clean());
     all_present(&crashed);
@@ -206,9 +206,9 @@ fn an_unreadable_live_area_is_rewritten() {
             let disk = BadDisk::new(&path, bad.clone());
             if repairs {
                 let mut writer = Options::new().disk(disk.clone()).open_existing(&path).unwrap();
-                let repair = writer.repair(&mut |_, _| {}).unwrap();
+                let repair = writer.repair(&|_, _| {}).unwrap();
                 assert!(repair.live && repair.quarantined.is_empty() && !repair.is_empty());
-                assert!(writer.repair(&mut |_, _| {}).unwrap().is_empty());
+                assert!(writer.repair(&|_, _| {}).unwrap().is_empty());
                 writer.close().unwrap();
             }
             let report = verify(&path, &disk);

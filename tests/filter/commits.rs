@@ -45,7 +45,7 @@ fn committed_keys_are_found_after_reopening_and_rolled_back_ones_are_not() {
     let reader = Reader::open(&path).unwrap();
     assert!((3000..6000).all(|i| reader.contains(&key(i)).unwrap()));
     assert!(!(0..3000).any(|i| reader.contains(&key(i)).unwrap()));
-    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
 }
 
 #[test]
@@ -68,5 +68,5 @@ fn a_filter_grows_inside_a_transaction_and_readers_follow() {
     writer.close().unwrap();
     let reader = Reader::open(&path).unwrap();
     assert!((0..200_000).all(|i| reader.contains(&key(i)).unwrap()));
-    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
 }

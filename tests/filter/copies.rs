@@ -81,7 +81,7 @@ fn come_and_go(slots: SlotsPerBucket, times: u64, lines: &[Vec<u8>]) -> u32 {
         keys.len(),
     );
     assert!(rate <= 2.5 * expected + 5.0 / keys.len() as f64, "{slots:?}: {rate} for {expected}");
-    let report = Reader::open(dir.path().join("f")).unwrap().verify(&mut |_, _| {}).unwrap();
+    let report = Reader::open(dir.path().join("f")).unwrap().verify(&|_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
     for _ in 0..times {
         for line in lines {
@@ -281,7 +281,7 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
             }
         }
         writer.commit().unwrap();
-        let report = Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap();
+        let report = Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap();
         assert!(report.is_clean(), "{report:?}");
         let info = writer.info().unwrap();
         let rate = wrong as f64 / (exact + wrong).max(1) as f64;

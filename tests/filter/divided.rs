@@ -12,6 +12,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use gowk::{Batches, Difference, Error, KeyHash, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
@@ -85,7 +86,7 @@ fn assert_divided(whole: &Reader, parts: &[Reader], hashes: &[KeyHash]) {
             (info.seed, info.slots_per_bucket, info.growth),
             (all.seed, all.slots_per_bucket, all.growth)
         );
-        assert!(part.verify(&mut QUIET.clone()).unwrap().is_clean(), "counters differ from a scan");
+        assert!(part.verify(&QUIET).unwrap().is_clean(), "counters differ from a scan");
         assert_eq!(part.metadata().unwrap(), whole.metadata().unwrap());
         assert_eq!(info.kind, all.kind);
         let (mine, others): (Vec<KeyHash>, Vec<KeyHash>) =
@@ -141,13 +142,14 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
                 let folder = dir.path().join(format!("into-{parts}"));
                 fs::create_dir(&folder).unwrap();
                 let paths = destinations(&folder, parts);
-                let mut told = (0, 0);
-                whole.divide_to(&paths, &mut |done, all| told = (done, all)).unwrap();
-                assert_eq!(told.0, told.1);
+                let reported = Mutex::new((0, 0));
+                whole.divide_to(&paths, &|done, all| *reported.lock().unwrap() = (done, all)).unwrap();
+                let (done, all) = reported.into_inner().unwrap();
+                assert_eq!(done, all);
                 let shards = open_all(&paths);
                 assert_divided(&whole, &shards, &hashes);
                 let joined = folder.join("joined");
-                Reader::join_to(&shards, &joined, &mut QUIET.clone()).unwrap();
+                Reader::join_to(&shards, &joined, &QUIET).unwrap();
                 assert!(
                     regions(&joined) == original,
                     "{slots:?}, {generations}, {parts}: the regions differ"
@@ -168,12 +170,12 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
                     let pairs: Vec<PathBuf> =
                         (0..4).map(|pair| folder.join(format!("pair-{pair}"))).collect();
                     for (pair, shards) in pairs.iter().zip(shards.chunks(2)) {
-                        Reader::join_to(shards, pair, &mut QUIET.clone()).unwrap();
+                        Reader::join_to(shards, pair, &QUIET).unwrap();
                     }
                     let pairs = open_all(&pairs);
                     assert_divided(&whole, &pairs, &hashes);
                     let again = folder.join("again");
-                    Reader::join_to(&pairs, &again, &mut QUIET.clone()).unwrap();
+                    Reader::join_to(&pairs, &again, &QUIET).unwrap();
                     assert!(regions(&again) == original);
                     after = Reader::open(&again).unwrap().info().unwrap();
                     assert_eq!(after.inserted, before.inserted);
@@ -207,11 +209,11 @@ fn where_regions_do_not_divide_they_are_doubled_first_and_no_more_than_needed() 
             let doublings = doublings - doublings.min(2);
             hashes.extend((1 << 30..(1 << 30) + 20_000).map(|number: u64| whole.hash(&key(number)).unwrap()));
             let paths = destinations(dir.path(), parts);
-            whole.divide_to(&paths, &mut QUIET.clone()).unwrap();
+            whole.divide_to(&paths, &QUIET).unwrap();
             let shards = open_all(&paths);
             assert_eq!(shards[0].info().unwrap().regions * parts, base << doublings);
             let joined = dir.path().join("joined");
-            Reader::join_to(&shards, &joined, &mut QUIET.clone()).unwrap();
+            Reader::join_to(&shards, &joined, &QUIET).unwrap();
             let mut writer = Options::new().void_growth(true).open_existing(&path).unwrap();
             for _ in 0..doublings {
                 writer.grow().unwrap();
@@ -233,7 +235,7 @@ fn shards_that_doubled_by_themselves_join_and_lose_no_key() {
         let (writer, hashes) = grown(&path, kind, slots, 40_000, 20_000, 1);
         writer.close().unwrap();
         let paths = destinations(dir.path(), 4);
-        Reader::open(&path).unwrap().divide_to(&paths, &mut QUIET.clone()).unwrap();
+        Reader::open(&path).unwrap().divide_to(&paths, &QUIET).unwrap();
         // The second shard doubles once, the fourth twice; each takes more keys.
         let mut all = hashes.clone();
         for (shard, doublings) in [(0, 0), (1, 1), (2, 0), (3, 2)] {
@@ -252,11 +254,11 @@ fn shards_that_doubled_by_themselves_join_and_lose_no_key() {
         }
         let shards = open_all(&paths);
         let joined = dir.path().join("joined");
-        Reader::join_to(&shards, &joined, &mut QUIET.clone()).unwrap();
+        Reader::join_to(&shards, &joined, &QUIET).unwrap();
         let joined = Reader::open(&joined).unwrap();
         let info = joined.info().unwrap();
         assert_eq!(info.regions, 4 * shards[3].info().unwrap().regions);
-        assert!(joined.verify(&mut QUIET.clone()).unwrap().is_clean());
+        assert!(joined.verify(&QUIET).unwrap().is_clean());
         assert!(answers(&joined, &all).iter().all(|found| *found));
         assert_eq!(info.inserted, shards.iter().map(|shard| shard.info().unwrap().inserted).sum::<u64>());
     }
@@ -278,7 +280,7 @@ fn parts_that_do_not_fit_together_are_refused_by_their_difference_and_nothing_is
     let none = dir.path().join("none");
     let join = |parts: &[&Reader]| {
         let parts: Vec<Reader> = parts.iter().map(|part| (*part).clone()).collect();
-        let outcome = Reader::join_to(&parts, &none, &mut QUIET.clone());
+        let outcome = Reader::join_to(&parts, &none, &QUIET);
         assert!(!none.exists());
         outcome
     };
@@ -320,24 +322,24 @@ fn parts_that_do_not_fit_together_are_refused_by_their_difference_and_nothing_is
 
     let seven = make("seven", Options::new().capacity(1));
     let path = |name: &str| dir.path().join(name);
-    let refused = seven.divide_to(&[path("a"), path("b"), path("c")], &mut QUIET.clone());
+    let refused = seven.divide_to(&[path("a"), path("b"), path("c")], &QUIET);
     assert!(matches!(refused, Err(Error::Indivisible { regions: 1, parts: 3, .. })), "{refused:?}");
     let even = make("even", Options::new().capacity(50_000));
-    let refused = even.divide_to(&[path("a"), path("b"), path("c")], &mut QUIET.clone());
+    let refused = even.divide_to(&[path("a"), path("b"), path("c")], &QUIET);
     assert!(matches!(refused, Err(Error::Indivisible { regions: 2, parts: 3, .. })), "{refused:?}");
     assert!(["a", "b", "c", "a-lock"].iter().all(|name| !path(name).exists()));
     assert!(matches!(
-        seven.divide_to::<&Path>(&[], &mut QUIET.clone()),
+        seven.divide_to::<&Path>(&[], &QUIET),
         Err(Error::Indivisible { parts: 0, .. })
     ));
     // The second destination exists, so the first is not made either.
-    let taken = seven.divide_to(&[path("a"), path("s0")], &mut QUIET.clone());
+    let taken = seven.divide_to(&[path("a"), path("s0")], &QUIET);
     assert!(matches!(taken, Err(Error::Exists { .. } | Error::Locked { .. })), "{taken:?}");
     assert!(!path("a").exists() && !path("b").exists());
 }
 
 fn join_two(parts: &[&Reader; 2], destination: &Path) {
-    Reader::join_to(&parts.map(Reader::clone), destination, &mut QUIET.clone()).unwrap();
+    Reader::join_to(&parts.map(Reader::clone), destination, &QUIET).unwrap();
     let joined = Reader::open(destination).unwrap();
     assert_eq!(joined.metadata().unwrap().get("name"), Some(&b"a"[..]));
     assert_eq!((joined.info().unwrap().shards, joined.info().unwrap().shard), (3, 0));
@@ -366,7 +368,7 @@ fn a_filter_divided_beside_its_writer_is_that_of_one_commit() {
             fs::create_dir(&folder).unwrap();
             let before = commits.load(std::sync::atomic::Ordering::SeqCst);
             let paths = destinations(&folder, 4);
-            reader.divide_to(&paths, &mut QUIET.clone()).unwrap();
+            reader.divide_to(&paths, &QUIET).unwrap();
             let shards = open_all(&paths);
             let holds = |commit: u64| {
                 let found = (0..64).map(|number| {

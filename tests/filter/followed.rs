@@ -2,7 +2,7 @@
 //!
 //! Invariants checked:
 //!
-//! 1. After `mv new live`, readers go on with the new file and get no error: a batch at once, `refresh` at once, single
+//! 1. After `mv new live`, readers go on with the new file and get no error: a batch at once, `reload` at once, single
 //!    lookups through `lookups` after a while. How long that took is printed, as it depends on the machine. A reader's
 //!    own single lookups stay with the old file until one of these.
 //! 2. After a copy was published over the filter, every reader sees it with its next lookup.
@@ -96,12 +96,12 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
         let [batches, refreshed] = [0, 1].map(|_| Reader::open(&live).unwrap());
         for next in 1..=rounds {
             assert!(all_found(&batches, next - 1) && refreshed.contains(&key(next - 1, 0)).unwrap());
-            assert!(!refreshed.refresh().unwrap());
+            assert!(!refreshed.reload().unwrap());
             move_over(dir.path(), &live, next, &of_round(next));
             assert!((0..KEYS).all(|number| refreshed.contains(&key(next - 1, number)).unwrap()));
             round.store(next, Ordering::SeqCst);
             assert!(all_found(&batches, next));
-            refreshed.refresh().unwrap();
+            refreshed.reload().unwrap();
             assert!((0..KEYS).all(|number| refreshed.contains(&key(next, number)).unwrap()));
             assert!((0..KEYS).any(|number| !refreshed.contains(&key(next - 1, number)).unwrap()));
             let start = Instant::now();
@@ -161,7 +161,7 @@ fn a_refresh_takes_all_threads_of_a_reader_along() {
                 is_used.recv().unwrap();
             }
             move_over(dir.path(), &live, round + 1, &of_round(round + 1));
-            assert!(reader.refresh().unwrap());
+            assert!(reader.reload().unwrap());
             begin.send(round + 1).unwrap();
             ended.recv().unwrap();
             drop(go);
@@ -214,7 +214,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
     let rounds = thorough::size("copies published over a filter", 10, 60);
     for round in 1..=rounds {
         filled(&new, round, &of_round(round).force(true));
-        Reader::open(&new).unwrap().copy_over(&live, &mut |_, _| {}).unwrap();
+        Reader::open(&new).unwrap().copy_over(&live, &|_, _| {}).unwrap();
         assert!(readers[0].contains(&key(round, 1)).unwrap());
         assert!(readers[1].count(&key(round, 2)).unwrap() > 0);
         assert!(all_found(&readers[2], round));
@@ -227,7 +227,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
     }
     // A writer opens the copy and goes on.
     let mut writer = Options::new().open_existing(&live).unwrap();
-    let locked = Reader::open(&new).unwrap().copy_over(&live, &mut |_, _| {});
+    let locked = Reader::open(&new).unwrap().copy_over(&live, &|_, _| {});
     assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
     writer.insert(b"more").unwrap();
     writer.commit().unwrap();
@@ -235,10 +235,10 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
     writer.close().unwrap();
     // A copy goes to a name without a file, but never over a file that is no filter.
     let other = dir.path().join("other");
-    readers[0].copy_over(&other, &mut |_, _| {}).unwrap();
+    readers[0].copy_over(&other, &|_, _| {}).unwrap();
     assert!(all_found(&Reader::open(&other).unwrap(), rounds));
     std::fs::write(&other, b"something else").unwrap();
-    assert!(matches!(readers[0].copy_over(&other, &mut |_, _| {}), Err(Error::NotGowk { .. })));
+    assert!(matches!(readers[0].copy_over(&other, &|_, _| {}), Err(Error::NotGowk { .. })));
     assert_eq!(std::fs::read(&other).unwrap(), b"something else");
 }
 
@@ -251,11 +251,11 @@ fn another_file_under_the_name_is_an_error_and_a_missing_one_is_not() {
         let reader = Options::new().sealed(sealed).read(&live).unwrap();
         assert!(all_found(&reader, 0));
         std::fs::rename(&live, &aside).unwrap();
-        assert!(!reader.refresh().unwrap());
+        assert!(!reader.reload().unwrap());
         assert!(all_found(&reader, 0) && reader.contains(&key(0, 0)).unwrap());
         std::fs::write(&live, b"something else").unwrap();
         for _ in 0..2 {
-            let error = reader.refresh().unwrap_err();
+            let error = reader.reload().unwrap_err();
             assert!(matches!(&error, Error::NotGowk { path } if *path == reader.path()), "{error}");
             assert!(reader.contains(&key(0, 0)).is_err());
             assert!(reader.contains_batch(&keys(0)).is_err());
@@ -266,7 +266,7 @@ fn another_file_under_the_name_is_an_error_and_a_missing_one_is_not() {
     // A copy in memory follows no name.
     let memory = Reader::open_in_memory(&live).unwrap();
     move_over(dir.path(), &live, 1, &of_round(1));
-    assert!(!memory.refresh().unwrap());
+    assert!(!memory.reload().unwrap());
     assert!(all_found(&memory, 0));
     assert_eq!(memory.path(), PathBuf::from(&live).canonicalize().unwrap());
 }

@@ -221,7 +221,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
                     batch
                 });
                 assert_eq!(found, batch);
-                let report = reader.verify(&mut |_, _| {}).unwrap();
+                let report = reader.verify(&|_, _| {}).unwrap();
                 assert!(report.is_clean(), "{report:?}");
                 let copy = Reader::open_in_memory(&path).unwrap();
                 assert_eq!(model.check(now, |keys| copy.contains_batch(keys).unwrap()), found);
@@ -262,7 +262,7 @@ fn seen(writer: &mut Writer, number: u64, seconds: u64) -> Seen {
 
 /// The entries that verification has found, by the time in milliseconds at which they expire.
 fn expiries(reader: &Reader) -> BTreeMap<u64, u64> {
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
     report.expiries.iter().map(|of| (of.at, of.entries)).collect()
 }
@@ -447,7 +447,7 @@ fn what_a_forgetting_filter_cannot_is_refused_and_changes_nothing() {
     assert!(matches!(at_a_time, Error::Kind { wanted: Kind::Forgetting, .. }), "{at_a_time}");
     assert!(matches!(set.sweep(), Err(Error::Kind { .. })));
     // Copies are as the filter.
-    reader.copy_to(path("copy"), &mut |_, _| {}).unwrap();
+    reader.copy_to(path("copy"), &|_, _| {}).unwrap();
     assert!(Reader::open(path("copy")).unwrap().contains(key(1)).unwrap());
     assert_eq!(Reader::open(path("copy")).unwrap().info().unwrap().time, reader.info().unwrap().time);
     writer.commit().unwrap();
@@ -547,12 +547,12 @@ fn a_damaged_epoch_in_the_live_area_hides_no_key() {
         file.write_all_at(&damaged.to_le_bytes(), NOW).unwrap();
         all_present(&path);
         // A power cut can leave that, and nothing is lost.
-        assert!(Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!(Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap().is_clean());
     }
     Writer::open(&path).unwrap().close().unwrap();
     file.read_exact_at(&mut word, NOW).unwrap();
     assert_eq!(u32::from_le_bytes(word[..4].try_into().unwrap()), epoch);
-    assert!(Reader::open(&path).unwrap().verify(&mut |_, _| {}).unwrap().is_clean());
+    assert!(Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap().is_clean());
     all_present(&path);
 }
 
@@ -578,13 +578,13 @@ fn a_damaged_page_stops_the_sweep_and_is_repaired() {
     clock.set(clock.now() + 20 * DAY);
     let error = (41_000..41_100).find_map(|number| writer.insert(key(number)).err()).unwrap();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
-    assert_eq!(writer.repair(&mut |_, _| {}).unwrap().quarantined.len(), 1);
+    assert_eq!(writer.repair(&|_, _| {}).unwrap().quarantined.len(), 1);
     // 30 days after the first keys, within the half of it that they may stay.
     clock.set(clock.now() + DAY);
     writer.insert_all((41_000..41_100).map(key)).unwrap().complete().unwrap();
     writer.commit().unwrap();
     let reader = Reader::open(&path).unwrap();
-    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
     assert!((41_000..41_100).all(|number| reader.contains(key(number)).unwrap()));
     clock.set(clock.now() + 60 * DAY);
     let mut right = {

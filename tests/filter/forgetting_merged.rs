@@ -86,7 +86,7 @@ fn live_on(path: &Path, seen: &Seen, from: u64, within: u64) {
     }
     writer.sweep().unwrap();
     writer.commit().unwrap();
-    let verified = Reader::open(path).unwrap().verify(&mut |_, _| {}).unwrap();
+    let verified = Reader::open(path).unwrap().verify(&|_, _| {}).unwrap();
     assert!(verified.is_clean(), "{verified:?}");
 }
 

@@ -78,14 +78,14 @@ fn shards_keep_their_time_and_are_joined_at_the_newest() {
         let filter = Reader::open(path("f")).unwrap();
         let last = days.end - 1;
         let names = ["a", "b", "c", "d"].map(path);
-        filter.divide_to(&names, &mut |_, _| {}).unwrap();
+        filter.divide_to(&names, &|_, _| {}).unwrap();
         for name in &names {
             let (info, whole) = (Reader::open(name).unwrap().info().unwrap(), filter.info().unwrap());
             assert_eq!((info.time, info.retention), (whole.time, whole.retention));
         }
         let join = |name: &str| {
             let parts = [0, 1, 2, 3].map(|part: usize| Reader::open(&names[part]).unwrap());
-            Reader::join_to(&parts, path(name), &mut |_, _| {})?;
+            Reader::join_to(&parts, path(name), &|_, _| {})?;
             Reader::open(path(name))
         };
         let bounds = [30, within];
@@ -102,7 +102,7 @@ fn shards_keep_their_time_and_are_joined_at_the_newest() {
         }
         let joined = join("later").unwrap();
         assert_eq!(check(&joined, days.clone(), now, bounds), 8);
-        let verified = joined.verify(&mut |_, _| {}).unwrap();
+        let verified = joined.verify(&|_, _| {}).unwrap();
         assert!(verified.is_clean(), "{verified:?}");
         drop(joined);
         // No code of an epoch that had passed comes round again.
@@ -124,10 +124,10 @@ fn shards_that_forget_after_another_time_are_refused() {
         let mut writer = options(days, 5).false_positive_rate(2e-3).create(path(name)).unwrap();
         writer.commit().unwrap();
         let parts = [0, 1].map(|part| path(&format!("{name}{part}")));
-        Reader::open(path(name)).unwrap().divide_to(&parts, &mut |_, _| {}).unwrap();
+        Reader::open(path(name)).unwrap().divide_to(&parts, &|_, _| {}).unwrap();
     }
     let parts = ["f0", "g1"].map(|name| Reader::open(path(name)).unwrap());
-    let error = Reader::join_to(&parts, path("joined"), &mut |_, _| {}).unwrap_err();
+    let error = Reader::join_to(&parts, path("joined"), &|_, _| {}).unwrap_err();
     assert!(matches!(error, Error::Unlike { difference: Difference::Retention, .. }), "{error}");
     assert!(!path("joined").exists());
 }

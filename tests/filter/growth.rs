@@ -30,7 +30,7 @@ fn key(i: u64) -> [u8; 8] {
 fn commit_and_verify(writer: &mut Writer, path: &PathBuf) {
     writer.commit().unwrap();
     let reader = Reader::open(path).unwrap();
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(reader.info().unwrap().entries_by_tail, writer.info().unwrap().entries_by_tail);
 }

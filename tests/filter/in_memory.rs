@@ -60,10 +60,10 @@ fn a_copy_in_memory_answers_as_the_file_did_after_the_file_changed_or_was_remove
         now.journal_length = info.journal_length;
         assert_eq!(format!("{now:?}"), format!("{info:?}"));
         assert_eq!(memory.metadata().unwrap().get("crawl"), Some(b"page 17".as_slice()));
-        assert!(memory.verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!(memory.verify(&|_, _| {}).unwrap().is_clean());
         let copy = dir.path().join("copy");
         // A copy needs the permissions of the file, which was removed.
-        assert!(matches!(memory.copy_to(&copy, &mut |_, _| {}), Err(Error::Io { .. })));
+        assert!(matches!(memory.copy_to(&copy, &|_, _| {}), Err(Error::Io { .. })));
     }
 }
 
@@ -93,7 +93,7 @@ fn a_copy_made_beside_a_busy_writer_holds_whole_commits() {
             let info = memory.info().unwrap();
             assert!(info.copies.is_multiple_of(1000) && info.copies >= last);
             assert!((0..info.copies).all(|number| memory.contains(&key(number)).unwrap()));
-            assert!(memory.verify(&mut |_, _| {}).unwrap().is_clean());
+            assert!(memory.verify(&|_, _| {}).unwrap().is_clean());
             last = info.copies;
             copies += 1;
         }
@@ -151,8 +151,8 @@ fn bytes_of_any_filter_give_its_answers_and_are_a_file() {
             assert!(asked[..4_000].iter().all(|key| read.contains(key).unwrap()));
             assert!(asked.iter().step_by(17).all(|key| read.count(key).unwrap() == file.count(key).unwrap()));
             assert_eq!(read.metadata().unwrap().get("crawl"), Some(&b"page 17"[..]));
-            assert!(read.verify(&mut |_, _| {}).unwrap().is_clean());
-            assert!(!read.refresh().unwrap());
+            assert!(read.verify(&|_, _| {}).unwrap().is_clean());
+            assert!(!read.reload().unwrap());
             let now = read.info().unwrap();
             assert_eq!((now.copies, now.kind, now.journal_length), (info.copies, info.kind, 0));
             assert_ne!(now.uuid, info.uuid);
@@ -167,7 +167,7 @@ fn bytes_of_any_filter_give_its_answers_and_are_a_file() {
         writer.close().unwrap();
         let closed = Reader::from_bytes(std::fs::read(&sent).unwrap()).unwrap();
         assert!(closed.contains(key(1 << 40)).unwrap());
-        closed.copy_to(&copy, &mut |_, _| {}).unwrap();
+        closed.copy_to(&copy, &|_, _| {}).unwrap();
         assert!(Reader::open(&copy).unwrap().contains(key(1 << 40)).unwrap());
         let of_memory = Reader::open_in_memory(&copy).unwrap().copy_to_bytes().unwrap();
         assert!(Reader::from_bytes(of_memory).unwrap().contains(key(1 << 40)).unwrap());
@@ -201,7 +201,7 @@ fn bytes_that_are_no_whole_closed_filter_are_refused_with_the_remedy() {
     damaged[last] ^= 1;
     let reader = Reader::from_bytes(&damaged).unwrap();
     assert!(keys(0..40_000).iter().any(|key| matches!(reader.contains(key), Err(Error::Damaged { .. }))));
-    assert_eq!(reader.verify(&mut |_, _| {}).unwrap().damaged.len(), 1);
+    assert_eq!(reader.verify(&|_, _| {}).unwrap().damaged.len(), 1);
     assert!(matches!(reader.copy_to_bytes(), Err(Error::Damaged { .. })));
     let eager = Options::new().verify(Verify::Eager).read_bytes(&damaged);
     assert!(matches!(eager, Err(Error::Damaged { .. })));
@@ -229,7 +229,7 @@ fn bytes_of_every_vector_are_accepted_and_refused_as_the_sealed_file() {
                     let answers = |reader: &Reader| {
                         let keys = (0..2000).map(|number| format!("key-{number}"));
                         let counts = keys.map(|key| reader.count(key).map_err(|error| error.kind()));
-                        (counts.collect::<Vec<_>>(), reader.verify(&mut |_, _| {}).unwrap().damaged)
+                        (counts.collect::<Vec<_>>(), reader.verify(&|_, _| {}).unwrap().damaged)
                     };
                     assert_eq!(answers(&read), answers(&file), "{}", vector.display());
                 }

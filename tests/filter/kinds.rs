@@ -144,7 +144,7 @@ fn closing_tells_of_changes_that_are_lost_and_closes_well() {
             writer.insert("d").unwrap();
         }));
         let reader = Reader::open(&path).unwrap();
-        assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
         assert_eq!(reader.info().unwrap(), before);
         assert!(reader.contains("a").unwrap() && !reader.contains("b").unwrap());
         assert_eq!(reader.metadata().unwrap().iter().count(), 0);

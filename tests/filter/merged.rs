@@ -20,6 +20,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 
 use gowk::{
     Batches, Difference, Error, Growth, HashKind, Info, KeyHash, Kind, Lookup, Options, Reader,
@@ -77,7 +78,7 @@ fn filled(path: &Path, options: &Options, generations: u32, copies: &[KeyHash]) 
 }
 
 fn assert_clean(reader: &Reader) {
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -260,9 +261,9 @@ fn a_merge_is_part_of_the_transaction() {
     let (reader, other) = (Reader::open(&a).unwrap(), Reader::open(&b).unwrap());
     let mut writer = Options::new().open_existing(&a).unwrap();
     writer.insert(hash(1 << 40)).unwrap();
-    let mut told = Vec::new();
-    writer.merge_with(&other, &mut |done, all| told.push((done, all))).unwrap();
-    assert_eq!(told.last(), Some(&(4, 4)));
+    let reported = Mutex::new(Vec::new());
+    writer.merge_with(&other, &|done, all| reported.lock().unwrap().push((done, all))).unwrap();
+    assert_eq!(reported.into_inner().unwrap().last(), Some(&(4, 4)));
     writer.insert(hash(2 << 40)).unwrap();
     assert!([20_000, 1 << 40, 2 << 40].into_iter().all(|key| writer.contains(hash(key)).unwrap()));
     assert!(!reader.contains(hash(1 << 40)).unwrap());
@@ -390,7 +391,7 @@ fn what_cannot_be_counted_stays_uncountable_in_merges() {
                 bytes[at + 77] ^= 0x10;
                 fs::write(&b, bytes).unwrap();
                 let mut other = Options::new().open_existing(&b).unwrap();
-                assert_eq!(other.repair(&mut |_, _| {}).unwrap().quarantined.len(), 1);
+                assert_eq!(other.repair(&|_, _| {}).unwrap().quarantined.len(), 1);
                 other.close().unwrap();
                 let mut writer = Options::new().void_growth(true).open_existing(&a).unwrap();
                 writer.merge(&Reader::open(&b).unwrap()).unwrap();
@@ -424,9 +425,9 @@ fn a_filter_grown_too_far_and_emptied_shrinks_to_the_forecast_size() {
         for generation in (0..3).rev() {
             let told = writer.info().unwrap().shrunk.unwrap();
             let before = writer.info().unwrap();
-            let mut progress = Vec::new();
-            writer.shrink_with(&mut |done, all| progress.push((done, all))).unwrap();
-            assert_eq!(progress.last(), Some(&(base << generation, base << generation)));
+            let reported = Mutex::new(Vec::new());
+            writer.shrink_with(&|done, all| reported.lock().unwrap().push((done, all))).unwrap();
+            assert_eq!(reported.into_inner().unwrap().last(), Some(&(base << generation, base << generation)));
             writer.commit().unwrap();
             let now = writer.info().unwrap();
             assert_eq!((now.generation, now.regions), (generation, base << generation));
@@ -467,12 +468,12 @@ fn threads_shrink_a_filter_to_the_same_file() {
     let shrunk = |threads: usize| {
         let path = dir.path().join(format!("f{threads}"));
         fs::copy(&model, &path).unwrap();
-        let mut progress = Vec::new();
+        let reported = Mutex::new(Vec::new());
         let mut writer = Options::new().threads(threads).open_existing(&path).unwrap();
-        writer.shrink_with(&mut |done, all| progress.push((done, all))).unwrap();
+        writer.shrink_with(&|done, all| reported.lock().unwrap().push((done, all))).unwrap();
         writer.commit().unwrap();
         writer.close().unwrap();
-        assert_eq!(progress, (1..=75).map(|done| (done, 75)).collect::<Vec<_>>());
+        assert_eq!(reported.into_inner().unwrap(), (1..=75).map(|done| (done, 75)).collect::<Vec<_>>());
         let reader = Reader::open(&path).unwrap();
         assert!(all_found(&reader, &all));
         assert_clean(&reader);

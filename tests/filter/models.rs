@@ -356,7 +356,7 @@ impl Run {
         let parts = 2_u64.pow(1 + self.numbers.below(2) as u32);
         let paths: Vec<PathBuf> =
             (0..parts).map(|part| self.dir.path().join(format!("part{}-{part}", self.files))).collect();
-        whole.divide_to(&paths, &mut |_, _| {}).unwrap();
+        whole.divide_to(&paths, &|_, _| {}).unwrap();
         let shards: Vec<Reader> = paths.iter().map(|path| Reader::open(path).unwrap()).collect();
         let infos: Vec<_> = shards.iter().map(|shard| shard.info().unwrap()).collect();
         assert!(infos.iter().all(|info| info.kind == self.kind));
@@ -371,7 +371,7 @@ impl Run {
             );
         }
         self.files += 1;
-        Reader::join_to(&shards, self.path(), &mut |_, _| {}).unwrap();
+        Reader::join_to(&shards, self.path(), &|_, _| {}).unwrap();
         paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
         let generation = Reader::open(self.path()).unwrap().info().unwrap().generation;
         self.committed.iter_mut().for_each(|model| model.generation = generation);
@@ -409,7 +409,7 @@ impl Run {
         if let (Some(reader), Some(model)) = (&self.reader, &self.committed) {
             let numbers: Vec<u64> = model.copies.keys().copied().collect();
             assert!(reader.contains_batch(&keys(&numbers)).unwrap().iter().all(|found| *found));
-            assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+            assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
         }
     }
 }

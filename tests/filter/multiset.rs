@@ -123,7 +123,7 @@ impl History {
         self.close();
         let whole = Reader::open(&self.path).unwrap();
         let paths: Vec<PathBuf> = (0..parts).map(|part| dir.join(format!("part-{part}"))).collect();
-        whole.divide_to(&paths, &mut QUIET.clone()).unwrap();
+        whole.divide_to(&paths, &QUIET).unwrap();
         let readers: Vec<Reader> = paths.iter().map(|path| Reader::open(path).unwrap()).collect();
         for key in self.open.keys() {
             let shard = whole.hash(&key.to_le_bytes()).unwrap().shard(parts);
@@ -132,7 +132,7 @@ impl History {
         }
         drop(whole);
         fs::remove_file(&self.path).unwrap();
-        Reader::join_to(&readers, &self.path, &mut QUIET.clone()).unwrap();
+        Reader::join_to(&readers, &self.path, &QUIET).unwrap();
         paths.iter().for_each(|path| fs::remove_file(path).unwrap());
         self.reopen();
     }
@@ -147,7 +147,7 @@ impl History {
         bytes[start + 8] ^= 1;
         fs::write(&self.path, bytes).unwrap();
         self.reopen();
-        let repair = self.writer().repair(&mut QUIET.clone()).unwrap();
+        let repair = self.writer().repair(&QUIET).unwrap();
         assert_eq!(repair.quarantined.len(), 1, "{repair:?}");
         self.commit();
         self.repaired = true;
@@ -242,7 +242,7 @@ fn histories_of_counted_keys_agree_with_a_model() {
             }
             history.repair(&mut numbers);
             history.check("repair at the end");
-            let report = Reader::open(&history.path).unwrap().verify(&mut QUIET.clone()).unwrap();
+            let report = Reader::open(&history.path).unwrap().verify(&QUIET).unwrap();
             assert!(report.is_clean(), "{slots:?} {seed}: {report:?}");
             let keys: Vec<u64> = history.open.keys().copied().collect();
             keys.into_iter().for_each(|key| history.remove(key, u64::MAX));
@@ -281,7 +281,7 @@ fn a_part_with_keys_is_not_empty_after_its_popular_key_was_removed() {
     let popular = usize::try_from(whole.hash(b"popular").unwrap().shard(2)).unwrap();
     whole.close().unwrap();
     let parts = [dir.path().join("0"), dir.path().join("1")];
-    Reader::open(dir.path().join("whole")).unwrap().divide_to(&parts, &mut QUIET.clone()).unwrap();
+    Reader::open(dir.path().join("whole")).unwrap().divide_to(&parts, &QUIET).unwrap();
     let mut part = Options::new().open(&parts[popular]).unwrap();
     (0..20_000).for_each(|_| assert!(part.remove(b"popular").unwrap()));
     let entries = part.info().unwrap().entries;

@@ -87,7 +87,7 @@ fn all(writer: &Writer, keys: &[u64]) -> Vec<bool> {
 
 /// What verification says of the entries that expire after the epoch that begins then.
 fn living(reader: &Reader, begin: u64) -> BTreeMap<u64, u64> {
-    let (report, info) = (reader.verify(&mut |_, _| {}).unwrap(), reader.info().unwrap());
+    let (report, info) = (reader.verify(&|_, _| {}).unwrap(), reader.info().unwrap());
     assert!(report.is_clean());
     assert_eq!(report.expiries.iter().map(|of| of.entries).sum::<u64>(), info.entries);
     let expiries = report.expiries.iter().map(|of| (of.at, of.entries));
@@ -219,7 +219,7 @@ fn a_filter_of_the_newest_keys_never_grows() {
         // Expired entries wait for the sweep for one epoch at most.
         assert!(most <= kept.at_most + newest / 2, "{most}");
         let copy = dir.path().join("copy");
-        Reader::open(&path).unwrap().copy_to(&copy, &mut |_, _| {}).unwrap();
+        Reader::open(&path).unwrap().copy_to(&copy, &|_, _| {}).unwrap();
         assert_eq!(Reader::open(&copy).unwrap().info().unwrap().keep_newest, Some(kept));
         std::fs::remove_file(copy).unwrap();
     }
@@ -257,12 +257,12 @@ fn what_is_not_for_the_newest_keys_is_refused() {
     writer.insert("a").unwrap();
     writer.commit().unwrap();
     let other = dir.path().join("other");
-    Reader::open(&path).unwrap().copy_to(&other, &mut |_, _| {}).unwrap();
+    Reader::open(&path).unwrap().copy_to(&other, &|_, _| {}).unwrap();
     let reader = Reader::open(&other).unwrap();
     let refusals = [
         writer.merge(&reader).unwrap_err(),
-        reader.divide_to(&[dir.path().join("1"), dir.path().join("2")], &mut |_, _| {}).unwrap_err(),
-        Reader::join_to(&[reader], dir.path().join("joined"), &mut |_, _| {}).unwrap_err(),
+        reader.divide_to(&[dir.path().join("1"), dir.path().join("2")], &|_, _| {}).unwrap_err(),
+        Reader::join_to(&[reader], dir.path().join("joined"), &|_, _| {}).unwrap_err(),
     ];
     for (error, op) in refusals.iter().zip(["a merge", "a division", "a join"]) {
         assert!(matches!(error, Error::Newest { op: found, .. } if *found == op), "{error}");
@@ -293,7 +293,7 @@ fn what_is_not_for_the_newest_keys_is_refused() {
         let reader = Reader::open(&path).unwrap();
         let place = dir.path().join("s");
         let error =
-            gowk::store::Store::create_from(&place, 2, &reader, &Options::new(), &mut |_, _| {}).unwrap_err();
+            gowk::store::Store::create_from(&place, 2, &reader, &Options::new(), &|_, _| {}).unwrap_err();
         assert!(error.to_string().contains("a division is not for such filters"), "{error}");
         assert!(!place.exists());
     }

@@ -81,7 +81,7 @@ fn a_removed_file_serves_those_who_have_it_and_its_name_stays_taken() {
     assert!(matches!(refused, Err(Error::Removed { .. })), "{refused:?}");
     assert!(present(&reader, KEYS..2 * KEYS) < 20);
     assert!(writer.contains(&key(7)).unwrap());
-    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
     assert!(matches!(Reader::open(&path), Err(Error::NotFound { .. })));
     taken();
     assert!(matches!(writer.close(), Err(Error::Uncommitted { .. })));

@@ -67,9 +67,9 @@ fn a_closed_filter_is_read_alone_and_nothing_is_made_beside_it() {
     let reader = sealed.read(&image).unwrap();
     assert_holds(&reader, 0..5000);
     assert_holds(&sealed.read_in_memory(&image).unwrap(), 0..5000);
-    assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+    assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
     assert_eq!(reader.info().unwrap().inserted, beside.info().unwrap().inserted);
-    reader.copy_to(dir.path().join("copy"), &mut |_, _| {}).unwrap();
+    reader.copy_to(dir.path().join("copy"), &|_, _| {}).unwrap();
     assert_holds(&Reader::open(dir.path().join("copy")).unwrap(), 0..5000);
     // Beside an empty journal, and beside one that was cut short.
     for journal in [Vec::new(), vec![0; 512]] {
@@ -122,7 +122,7 @@ fn damage_and_other_kinds_of_files_are_errors() {
     fs::write(&path, &bytes).unwrap();
     let reader = sealed.read(&path).unwrap();
     assert!((0..5000).any(|number| matches!(reader.contains(&key(number)), Err(Error::Damaged { .. }))));
-    assert_eq!(reader.verify(&mut |_, _| {}).unwrap().damaged.len(), 16);
+    assert_eq!(reader.verify(&|_, _| {}).unwrap().damaged.len(), 16);
     fs::write(&path, &bytes[..end - 1]).unwrap();
     assert!(matches!(sealed.read(&path), Err(Error::Length { .. })));
 }

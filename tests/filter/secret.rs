@@ -45,7 +45,7 @@ fn debug_shows_no_seed() {
     assert!(reader.contains(b"eight by").unwrap());
     assert_hides(&reader);
     assert_hides(&reader.info().unwrap());
-    assert_hides(&reader.verify(&mut |_, _| {}).unwrap());
+    assert_hides(&reader.verify(&|_, _| {}).unwrap());
     assert_hides(&Options::new().read_in_memory(&path).unwrap());
     writer.grow().unwrap();
     assert_hides(&writer);
@@ -84,7 +84,7 @@ fn an_error_about_different_seeds_shows_neither() {
     let mut writer = Options::new().open_existing(dir.path().join("one")).unwrap();
     let unlike = [
         writer.merge(&other).unwrap_err(),
-        Reader::join_to(&[one, other], dir.path().join("joined"), &mut |_, _| {}).unwrap_err(),
+        Reader::join_to(&[one, other], dir.path().join("joined"), &|_, _| {}).unwrap_err(),
     ];
     for error in unlike {
         assert!(error.to_string().contains("has another seed"), "{error}");

@@ -178,7 +178,7 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
         }
         writer.close().unwrap();
         let copy = dir.path().join("copy");
-        file.copy_to(&copy, &mut |_, _| {}).unwrap();
+        file.copy_to(&copy, &|_, _| {}).unwrap();
         let info = Reader::open(&copy).unwrap().info().unwrap();
         assert_eq!((info.shards, info.shard), (3, 1));
         assert_other(

@@ -40,7 +40,7 @@ fn be_limited(path: &Path) {
     let found = reader.contains_batch(&keys(KEYS / 4..KEYS)).unwrap();
     assert!(found.iter().all(|found| *found));
     let copy = path.with_extension("copy");
-    reader.copy_to(&copy, &mut |_, _| {}).unwrap();
+    reader.copy_to(&copy, &|_, _| {}).unwrap();
     println!("\n:: done");
 }
 
@@ -76,7 +76,7 @@ fn where_no_thread_can_be_started_the_caller_does_the_work() {
         assert!(reader.contains(&key).unwrap() && copy.contains(&key).unwrap());
     }
     for reader in [reader, copy] {
-        let report = reader.verify(&mut |_, _| {}).unwrap();
+        let report = reader.verify(&|_, _| {}).unwrap();
         assert!(report.is_clean(), "{report:?}");
     }
 }

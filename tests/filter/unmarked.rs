@@ -12,6 +12,7 @@
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use gowk::{Batches, HashKind, Info, KeyHash, Lookup, Options, Reader, SlotsPerBucket, Writer};
@@ -37,7 +38,7 @@ fn is_marked(info: &Info) -> bool {
 }
 
 fn assert_sound(path: &Path) {
-    let report = Reader::open(path).unwrap().verify(&mut |_, _| {}).unwrap();
+    let report = Reader::open(path).unwrap().verify(&|_, _| {}).unwrap();
     assert!(report.damaged.is_empty() && report.malformed.is_empty(), "{report:?}");
     assert!(!report.counts_differ, "{report:?}");
 }
@@ -139,11 +140,10 @@ fn a_repair_marks_an_unmarked_filter_once() {
         let mut writer = Options::new().open_existing(&path).unwrap();
         // Stopped in the second pass, which marks.
         let pages = writer.info().unwrap().regions * 16;
-        let mut calls = 0;
+        let calls = AtomicU64::new(0);
         let stopped = catch_unwind(AssertUnwindSafe(|| {
-            writer.repair(&mut |_, _| {
-                calls += 1;
-                assert!(calls <= pages, "stopped");
+            writer.repair(&|_, _| {
+                assert!(calls.fetch_add(1, Relaxed) < pages, "stopped");
             })
         }));
         assert!(stopped.is_err());
@@ -157,7 +157,7 @@ fn a_repair_marks_an_unmarked_filter_once() {
         let old = writer.info().unwrap();
         assert!(!is_marked(&old));
         let reader = Reader::open(&path).unwrap();
-        let repair = writer.repair(&mut |_, _| {}).unwrap();
+        let repair = writer.repair(&|_, _| {}).unwrap();
         assert!(repair.marked && repair.quarantined.len() == 1 && !repair.is_empty());
         let info = writer.info().unwrap();
         assert!(is_marked(&info) && info.quarantined_buckets == 512, "{info:?}");
@@ -167,7 +167,7 @@ fn a_repair_marks_an_unmarked_filter_once() {
         assert!(some.iter().all(|key| reader.contains(key).unwrap()));
         writer.insert_batch(&more).unwrap().complete().unwrap();
         writer.commit().unwrap();
-        let again = writer.repair(&mut |_, _| {}).unwrap();
+        let again = writer.repair(&|_, _| {}).unwrap();
         assert!(again.is_empty(), "{again:?}");
         writer.close().unwrap();
         let all = keys(0..10_000);
@@ -175,7 +175,7 @@ fn a_repair_marks_an_unmarked_filter_once() {
         assert_sound(&path);
         damage(&path, 5);
         let mut writer = Options::new().open_existing(&path).unwrap();
-        let repair = writer.repair(&mut |_, _| {}).unwrap();
+        let repair = writer.repair(&|_, _| {}).unwrap();
         assert!(!repair.marked && repair.quarantined.len() == 1);
         for _ in 0..2 {
             writer.grow().unwrap();
@@ -235,7 +235,7 @@ fn what_is_merged_or_joined_is_marked_if_any_of_it_is_or_is_split() {
             let shards = ["0", "1"].map(|name| Reader::open(path(name)).unwrap());
             let _ = std::fs::remove_file(path("joined"));
             let _ = std::fs::remove_file(path("joined-journal"));
-            Reader::join_to(&shards, path("joined"), &mut |_, _| {}).unwrap();
+            Reader::join_to(&shards, path("joined"), &|_, _| {}).unwrap();
             let info = Reader::open(path("joined")).unwrap().info().unwrap();
             assert_eq!(is_marked(&info), marked, "{slots:?} {ours:?} {theirs:?}");
             assert!(all_found(&path("joined"), &both));
@@ -246,7 +246,7 @@ fn what_is_merged_or_joined_is_marked_if_any_of_it_is_or_is_split() {
             let parts = whole.info().unwrap().regions;
             for (parts, split) in [(parts, false), (2 * parts, true)] {
                 let names: Vec<_> = (0..parts).map(|part| path(&format!("part-{part}"))).collect();
-                whole.divide_to(&names, &mut |_, _| {}).unwrap();
+                whole.divide_to(&names, &|_, _| {}).unwrap();
                 for name in names {
                     let part = Reader::open(&name).unwrap();
                     assert_eq!(is_marked(&part.info().unwrap()), marked || split);

@@ -84,7 +84,7 @@ fn most_held<T>(call: impl FnOnce() -> T) -> (usize, T) {
 const TWO_SLOTS: usize = 131_072;
 
 fn verify(reader: &Reader) -> Report {
-    reader.verify(&mut |_, _| {}).unwrap()
+    reader.verify(&|_, _| {}).unwrap()
 }
 
 /// The keys of a filter, by their numbers.
@@ -540,7 +540,7 @@ fn a_commit_with_impossible_counts_is_refused_and_repair_mends_it() {
     let mut writer = Options::new().open_existing(&path).unwrap();
     writer.insert(b"one more").unwrap();
     assert!(matches!(writer.commit(), Err(Error::Field { field: "entries", .. })));
-    assert!(writer.repair(&mut |_, _| {}).unwrap().recounted);
+    assert!(writer.repair(&|_, _| {}).unwrap().recounted);
     writer.insert(b"one more").unwrap();
     writer.commit().unwrap();
     writer.close().unwrap();

@@ -53,11 +53,11 @@ fn a_store_answers_as_one_filter_does() {
     assert_eq!(info.entries, filter.info().unwrap().entries);
     // The joined store answers like that filter; divided again, like the store.
     let joined = dir.path().join("joined.gowk");
-    reader.join_to(&joined, &mut |_, _| {}).unwrap();
+    reader.join_to(&joined, &|_, _| {}).unwrap();
     let joined = Reader::open(&joined).unwrap();
     assert_eq!(joined.info().unwrap().regions, shards * regions);
-    assert!(joined.verify(&mut |_, _| {}).unwrap().is_clean());
-    let divided = Store::create_from(dir.path().join("d"), 8, &joined, &options, &mut |_, _| {}).unwrap();
+    assert!(joined.verify(&|_, _| {}).unwrap().is_clean());
+    let divided = Store::create_from(dir.path().join("d"), 8, &joined, &options, &|_, _| {}).unwrap();
     let again = divided.read().unwrap();
     assert_eq!((again.info().files, again.info().entries), (8, info.entries));
     let inserted = 4 * part + part / 2;
@@ -108,11 +108,11 @@ fn shards_that_doubled_on_their_own_can_be_joined() {
     let found = reader.contains_batch(&all).unwrap();
     assert!(found.iter().all(|found| *found));
     let joined = dir.path().join("joined.gowk");
-    reader.join_to(&joined, &mut |_, _| {}).unwrap();
+    reader.join_to(&joined, &|_, _| {}).unwrap();
     let found = Reader::open(&joined).unwrap().contains_batch(&all).unwrap();
     assert!(found.iter().all(|found| *found));
     assert!(
-        Store::create_from(crate::place(&dir), 3, &Reader::open(&joined).unwrap(), &options, &mut |_, _| {})
+        Store::create_from(crate::place(&dir), 3, &Reader::open(&joined).unwrap(), &options, &|_, _| {})
             .is_err()
     );
 }

@@ -72,8 +72,8 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
             Err(error) => assert!(matches!(error, Error::Vacuumed { .. }), "{error:?}"),
         }
     }
-    assert!(reader.refresh().unwrap());
-    assert!(!reader.refresh().unwrap());
+    assert!(reader.reload().unwrap());
+    assert!(!reader.reload().unwrap());
     let found = reader.contains_batch(&asked).unwrap();
     assert_eq!(found.iter().filter(|found| **found).count(), 350);
 }
@@ -160,7 +160,7 @@ fn copies_are_read_instead_of_the_files() {
 fn in_each_page(path: &Path) -> Vec<usize> {
     let length = std::fs::metadata(path).unwrap().len() as usize;
     let pages =
-        Options::new().sealed(true).read(path).unwrap().verify(&mut |_, _| {}).unwrap().pages as usize;
+        Options::new().sealed(true).read(path).unwrap().verify(&|_, _| {}).unwrap().pages as usize;
     // They are the last pages of the file.
     (length - pages * 4096..length).step_by(4096).map(|page| page + 17).collect()
 }

@@ -55,7 +55,7 @@ fn a_small_commit_writes_one_run_and_a_fold_puts_it_into_files() {
     assert_eq!((told.version, told.folded), (None, 0), "nothing is due");
     let told = store.compact(true, &quiet).unwrap();
     assert_eq!((told.version, told.folded, told.full), (Some(3), 16, 0));
-    assert!(reader.refresh().unwrap());
+    assert!(reader.reload().unwrap());
     let info = reader.info();
     assert_eq!((info.files, info.runs, info.pending, info.entries), (16, 0, 0, 1000));
     vacuum(&store);

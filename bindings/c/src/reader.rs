@@ -174,10 +174,10 @@ pub unsafe extern "C" fn gowk_reader_info(
 /// Looks whether the filter's name leads to another file, as after `mv new live`, and goes on with that. Returns 1 if so,
 /// else 0. Batches do this first; commits and doublings are seen without it. Codes: those of `gowk_reader_open`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gowk_reader_refresh(reader: *const gowk_reader, error: *mut gowk_error) -> i64 {
+pub unsafe extern "C" fn gowk_reader_reload(reader: *const gowk_reader, error: *mut gowk_error) -> i64 {
     guarded(error, || {
         // SAFETY: promised by the caller.
-        Ok(unsafe { borrow(reader, "the reader") }?.0.refresh()?.into())
+        Ok(unsafe { borrow(reader, "the reader") }?.0.reload()?.into())
     })
 }
 
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn gowk_reader_verify(reader: *const gowk_reader, error: *
     guarded(error, || {
         // SAFETY: promised by the caller.
         let reader = &unsafe { borrow(reader, "the reader") }?.0;
-        let report = reader.verify(&mut |_, _| {})?;
+        let report = reader.verify(&|_, _| {})?;
         if report.is_clean() {
             return Ok(0);
         }
@@ -215,8 +215,8 @@ pub unsafe extern "C" fn gowk_reader_copy_to(
         // SAFETY: promised by the caller.
         let (reader, path) = unsafe { (borrow(reader, "the reader")?, self::path(path)?) };
         match replace {
-            0 => reader.0.copy_to(path, &mut |_, _| {})?,
-            _ => reader.0.copy_over(path, &mut |_, _| {})?,
+            0 => reader.0.copy_to(path, &|_, _| {})?,
+            _ => reader.0.copy_over(path, &|_, _| {})?,
         }
         Ok(0)
     })

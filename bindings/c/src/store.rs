@@ -25,7 +25,7 @@ pub struct gowk_update {
     token: Option<Token>,
 }
 
-/// One version of a store, open for lookups. Any number of threads may look up at the same time; while one refreshes or
+/// One version of a store, open for lookups. Any number of threads may look up at the same time; while one reloads or
 /// closes it, no other may call.
 pub struct gowk_store_reader(StoreReader);
 
@@ -339,12 +339,12 @@ pub unsafe extern "C" fn gowk_store_reader_version(
 /// Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No other
 /// thread may use the reader meanwhile. Codes: GOWK_DAMAGED, GOWK_IO.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gowk_store_reader_refresh(
+pub unsafe extern "C" fn gowk_store_reader_reload(
     reader: *mut gowk_store_reader,
     error: *mut gowk_error,
 ) -> i64 {
     guarded(error, || {
         // SAFETY: promised by the caller.
-        Ok(unsafe { borrow_mut(reader, "the reader") }?.0.refresh()?.into())
+        Ok(unsafe { borrow_mut(reader, "the reader") }?.0.reload()?.into())
     })
 }

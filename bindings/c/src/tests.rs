@@ -160,7 +160,7 @@ fn null_is_an_error_and_never_followed() {
             gowk_reader_contains_batch(null(), null(), 0, null_mut(), error),
             gowk_reader_metadata(null(), name_of, null_mut(), 0, error),
             gowk_reader_info(null(), null_mut(), error),
-            gowk_reader_refresh(null(), error),
+            gowk_reader_reload(null(), error),
             gowk_reader_verify(null(), error),
             gowk_reader_copy_to(null(), c"f".as_ptr(), 0, error),
             gowk_reader_to_bytes(null(), null_mut(), error),
@@ -176,7 +176,7 @@ fn null_is_an_error_and_never_followed() {
             gowk_store_reader_count(null(), key, 3, error),
             gowk_store_reader_contains_batch(null(), null(), 0, null_mut(), error),
             gowk_store_reader_version(null(), error),
-            gowk_store_reader_refresh(null_mut(), error),
+            gowk_store_reader_reload(null_mut(), error),
             gowk_options_set(null_mut(), name_of, name_of, error),
         ];
         for (index, code) in codes.into_iter().enumerate() {

@@ -187,7 +187,7 @@ static void filter(const char *folder, const char *kind)
     IS(gowk_reader_copy_to(of_memory, copy, 1, &error), 0);
     IS(gowk_reader_open(copy, NULL, &of_copy, &error), 0);
     IS(gowk_reader_contains_batch(of_copy, keys + 10, KEYS - 10, NULL, &error), KEYS - 10);
-    IS(gowk_reader_refresh(of_copy, &error), 0);
+    IS(gowk_reader_reload(of_copy, &error), 0);
     IS(gowk_writer_merge(writer, of_copy, &error), 0);
     gowk_reader_close(of_copy);
     gowk_reader_close(of_memory);
@@ -314,8 +314,8 @@ static void store(const char *folder)
     IS(gowk_store_reader_count(reader, keys[0].data, keys[0].length, &error), 1);
     IS(gowk_store_reader_count(reader, keys[50].data, keys[50].length, &error), 2);
     IS(gowk_store_reader_contains(old, keys[0].data, keys[0].length, &error), 0);
-    IS(gowk_store_reader_refresh(old, &error), 1);
-    IS(gowk_store_reader_refresh(old, &error), 0);
+    IS(gowk_store_reader_reload(old, &error), 1);
+    IS(gowk_store_reader_reload(old, &error), 0);
     CHECK(gowk_store_reader_version(old, &error) == gowk_store_reader_version(reader, &error));
     IS(gowk_store_reader_contains(old, keys[0].data, keys[0].length, &error), 1);
     gowk_store_reader_close(old);

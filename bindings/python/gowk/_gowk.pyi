@@ -227,7 +227,7 @@ class Reader:
         >>> gowk.Reader("seen.gowk").verify().is_clean
         True
         """
-    def refresh(self) -> bool:
+    def reload(self) -> bool:
         """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
         with that file; returns whether it did.
 
@@ -636,7 +636,7 @@ class Store:
     publishes a *version* that names the runs and a file for each shard. Any number of processes on any number of machines
     read and change a store at the same time.
 
-    A store object looks into one version, the newest unless one is given, until :meth:`refresh` or a commit of its own
+    A store object looks into one version, the newest unless one is given, until :meth:`reload` or a commit of its own
     moves it to a newer one. Opening takes the same time at any size: the file of a shard is opened, and compared with
     its row in the version, when a key of that shard is first looked up.
 
@@ -779,7 +779,7 @@ class Store:
         """The store's fixed properties, and the version in numbers. This opens no file of a shard."""
     def log(self) -> list[StoreVersion]:
         """All versions that exist, the oldest first."""
-    def refresh(self) -> bool:
+    def reload(self) -> bool:
         """Moves to the newest version; returns whether that is another one. Files that both versions name stay open."""
     def at(self, version: int) -> Store:
         """A store object for another version, with the same options.
@@ -817,7 +817,7 @@ class Store:
 
         Raises:
             TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
-            NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
+            NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`reload`.
             Damaged: the file of a shard is missing, or is not the one that the version names.
         """
     def update_time(self) -> datetime | None:

@@ -50,15 +50,6 @@ impl Told {
 pub(crate) fn with_progress<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
-    work: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T + Send,
-) -> PyResult<T> {
-    with_progress_of_threads(py, progress, |tell| work(&mut |done, all| tell(done, all)))
-}
-
-/// Like [`with_progress`], for work of several threads.
-pub(crate) fn with_progress_of_threads<T: Send>(
-    py: Python<'_>,
-    progress: Option<Py<PyAny>>,
     work: impl FnOnce(&(dyn Fn(u64, u64) + Sync)) -> T + Send,
 ) -> PyResult<T> {
     let told = Told::new(progress);

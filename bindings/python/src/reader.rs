@@ -219,9 +219,9 @@ impl Reader {
     ///
     /// Every batch begins with such a look, and single lookups look twice a second. Commits, doublings
     /// and :meth:`copy_to` over the filter are seen at once without it.
-    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+    fn reload(&self, py: Python<'_>) -> PyResult<bool> {
         let reader = self.reader(py)?;
-        failure::done(py, py.detach(|| reader.refresh()))
+        failure::done(py, py.detach(|| reader.reload()))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

@@ -21,7 +21,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::asked::Asked;
 use crate::key::{fs_path, with_key};
 use crate::options::{Creation, Forgetting, Span};
-use crate::progress::{with_progress, with_progress_of_threads};
+use crate::progress::with_progress;
 use crate::reader::Reader;
 use crate::times::time_of;
 use crate::{array_of, failure, info, options};
@@ -41,7 +41,7 @@ pub(crate) use update::Update;
 /// publishes a *version* that names the runs and a file for each shard. Any number of processes on any number of machines
 /// read and change a store at the same time.
 ///
-/// A store object looks into one version, the newest unless one is given, until :meth:`refresh` or a commit of its own
+/// A store object looks into one version, the newest unless one is given, until :meth:`reload` or a commit of its own
 /// moves it to a newer one. Opening takes the same time at any size: the file of a shard is opened, and compared with
 /// its row in the version, when a key of that shard is first looked up.
 ///
@@ -153,7 +153,7 @@ impl Store {
     }
 
     /// Moves to the newest version; returns whether that is another one. Files that both versions name stay open.
-    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+    fn reload(&self, py: Python<'_>) -> PyResult<bool> {
         self.moved(py)
     }
 
@@ -210,7 +210,7 @@ impl Store {
     ///
     /// Raises:
     ///     TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
-    ///     NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`refresh`.
+    ///     NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`reload`.
     ///     Damaged: the file of a shard is missing, or is not the one that the version names.
     #[pyo3(signature = (keys, *, at=None))]
     fn contains_many<'py>(
@@ -561,9 +561,9 @@ impl Store {
     ) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
         let store = opened.reader.store();
-        let told = with_progress_of_threads(py, progress, |tell| store.compact(all, tell))?;
+        let told = with_progress(py, progress, |tell| store.compact(all, tell))?;
         let told = failure::done(py, told)?;
-        // The work is done. If moving to it fails, the next refresh raises the error.
+        // The work is done. If moving to it fails, the next reload raises the error.
         let _ = self.moved(py);
         described::compacted(py, &told)
     }
@@ -615,7 +615,7 @@ impl Store {
         let sealed = sealed::all(folds)?;
         let opened = self.opened(py)?;
         let told = failure::done(py, py.detach(|| opened.reader.store().commit_folds(&sealed)))?;
-        // The work is done. If moving to it fails, the next refresh raises the error.
+        // The work is done. If moving to it fails, the next reload raises the error.
         let _ = self.moved(py);
         described::compacted(py, &told)
     }
@@ -650,7 +650,7 @@ impl Store {
     #[pyo3(signature = (progress=None))]
     fn verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
         let opened = self.opened(py)?;
-        let reports = with_progress_of_threads(py, progress, |tell| opened.reader.verify(tell))?;
+        let reports = with_progress(py, progress, |tell| opened.reader.verify(tell))?;
         let (all, mut runs) = (PyDict::new(py), opened.reader.version().runs.iter());
         for (shard, found) in failure::done(py, reports)? {
             let found = match found {

@@ -33,7 +33,7 @@ class Bloom:
         made = cls.__new__(cls)
         made._prepare(hash_func); copy_to(made._path); return made
     def copy(self): return self._made(self.hash_func, self.reader.copy_to)
-    def clear(self): self._create(like=self.reader); self.reader.refresh()
+    def clear(self): self._create(like=self.reader); self.reader.reload()
     def issubset(self, other):
         writer = gowk.Writer(other._path)
         try:

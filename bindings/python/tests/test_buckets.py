@@ -135,7 +135,7 @@ def test_stores_travel_and_are_used_on_both_sides_of_a_fork() -> None:
     in_a_child(in_child)
     for thread in threads:
         thread.join()
-    assert store.refresh() and store.contains_many(keys(600)).all()
+    assert store.reload() and store.contains_many(keys(600)).all()
     assert store.insert_many(keys(600, 700)).all()
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert list(pool.map(found_in, [store.path] * 4, [0, 200, 400, 600], [200, 400, 600, 700])) == [True] * 4
@@ -147,7 +147,7 @@ def test_sealed_files_travel_to_whoever_commits_them() -> None:
     update.insert_many(keys(100))
     sealed = [gowk.Sealed.from_json(piece.to_json()) for piece in update.seal()]
     gowk.Store(store.path).commit(sealed, base=store, token=("crawl", 1))
-    assert store.refresh() and store.contains_many(keys(100)).all()
+    assert store.reload() and store.contains_many(keys(100)).all()
 
 
 def test_a_job_fills_a_store() -> None:

@@ -123,7 +123,7 @@ def test_a_job_into_a_store(job: gowk.Job) -> None:
     job = gowk.Job("job.toml")
     summary = job.run()
     assert summary.run.new == 400_000 and summary.finished and summary.filter.entries == 400_000
-    assert store.refresh() and store.contains_many(f"3 {index}" for index in range(100_000)).all()
+    assert store.reload() and store.contains_many(f"3 {index}" for index in range(100_000)).all()
     assert "ingest/job" in store.tokens and summary.filter.commit == store.version
     assert job.run().run.keys == 0 and (summary.requests is None) == (not IN_BUCKETS)
 

@@ -134,7 +134,7 @@ def named_in(store: gowk.spark.SparkStore, version: int) -> set[str]:
 def is_tidy_after_a_vacuum(store: gowk.spark.SparkStore) -> bool:
     opened = gowk.Store(store.path)
     opened.vacuum(keep=1, grace=0)
-    opened.refresh()
+    opened.reload()
     # The version before each application's last token stays, for a retry.
     stays = [opened, *(opened.at(token.base) for token in opened.tokens.values())]
     named = {name for version in stays for name in named_in(store, version.version)}
@@ -652,7 +652,7 @@ def test_few_keys_go_into_one_run_and_many_rewrite_their_shard(spark: SparkSessi
     before = opened.files[2]
     some = [key for key, shard in zip(every, shards, strict=True) if shard != 2][1000:1200]
     store.insert(frame(spark, [*some, *new_of(opened, 2)]), "value", application="night", batch=1)
-    opened.refresh()
+    opened.reload()
     assert opened.files[2] == before and opened.info().runs == 2 and opened.contains_many(new_of(opened, 2)).all()
 
 
@@ -678,7 +678,7 @@ def test_shards_are_folded_by_tasks_once_it_is_due(spark: SparkSession, folder: 
     assert store.compact(spark) == gowk.CompactReport(version=None, folded=0, full=0, bytes=0)
     store.insert(frame(spark, [f"other {number}" for number in range(50)]), "value", application="night", batch=4)
     told = store.compact(spark, all=True)
-    opened.refresh()
+    opened.reload()
     assert (told.version, told.folded, told.full) == (opened.version, 2, 0) and opened.info().runs == 0
     assert told.bytes == sum(file.bytes for file in opened.files.values())
     assert is_tidy_after_a_vacuum(store)
@@ -743,7 +743,7 @@ def test_folds_leave_out_shards_that_others_rewrote_and_report_full_ones(spark: 
     small.insert_many([f"key {number}" for number in range(14_000, 18_000)])
     told = gowk.spark.SparkStore(small.path).compact(spark, all=True)
     assert (told.version, told.folded, told.full) == (None, 0, 1)
-    small.refresh()
+    small.reload()
     assert small.info().pending > 3900 and small.contains_many([f"key {number}" for number in range(18_000)]).all()
 
 

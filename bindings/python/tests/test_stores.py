@@ -85,7 +85,7 @@ def test_an_update_commits_at_the_end_of_its_block_and_not_at_an_exception() -> 
     with pytest.raises(ZeroDivisionError), store.update() as update:
         update.update(["c"])
         1 / 0  # noqa: B018
-    assert update.closed and store.version == 2 and not store.refresh() and "c" not in store
+    assert update.closed and store.version == 2 and not store.reload() and "c" not in store
     with store.update() as update:
         assert update.remove_many(["a", "a", "a", "z"]).tolist() == [True, True, False, False]
     assert store.count("a") == 0 and "b" in store
@@ -266,7 +266,7 @@ def test_processes_commit_side_by_side() -> None:
     # All keys differ, so that their runs lie on top of each other.
     assert sum(int(lost) for _, lost in outcomes) == 0
     operations = [version.operation for version in store.log()]
-    assert store.refresh() and operations.count("update") == 3 * number and set(operations) == {"create", "update", "merge"}
+    assert store.reload() and operations.count("update") == 3 * number and set(operations) == {"create", "update", "merge"}
     assert {name: done.number for name, done in store.tokens.items()} == dict.fromkeys("abc", number - 1)
     committed = [f"{name} {n} {index}" for name in "abc" for n in range(number) for index in range(10)]
     assert store.contains_many(committed).all() and store.info().entries == len(committed)
@@ -303,7 +303,7 @@ def test_runs_are_folded_here_or_in_many_processes() -> None:
     assert list(Path("scratch").iterdir()) == []
     with pytest.raises(gowk.Invalid, match="a sealed file has kind fold, but this commit takes what updates sealed"):
         store.commit(files)
-    other.refresh()
+    other.reload()
     key = next(key for key in keys(3000, 3100) if other.shards_of([key])[0] == 2)
     with other.update(rewriting=True) as update:
         update.update([key])
@@ -349,7 +349,7 @@ def test_a_killed_process_leaves_a_whole_store() -> None:
         child.send_signal(signal.SIGKILL)
         reached = max([reached, *map(int, child.stdout.read().split())])
         child.wait()
-        store.refresh()
+        store.reload()
         committed = store.tokens["killed"].number
         assert reached <= committed <= reached + 1
         done = committed
@@ -378,9 +378,9 @@ def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
     assert told.uploads == 0 and not told.uploads_hidden
     # A file that is open stays readable.
     assert opened.contains_many(keys(100)).all() and not opened.contains_many(keys(100, 200)).any()
-    with pytest.raises(gowk.NotFound, match="as version 2 is older than the store keeps; refresh to the newest version"):
+    with pytest.raises(gowk.NotFound, match="as version 2 is older than the store keeps; reload the newest version"):
         "key 7" in old  # noqa: B015
-    assert old.refresh() and old.version == 5 and "key 7" in old and "key 150" in old
+    assert old.reload() and old.version == 5 and "key 7" in old and "key 150" in old
     for call in (lambda: store.at(2), lambda: gowk.Store(place(), version=2), lambda: store.update(base=2)):
         with pytest.raises(gowk.NotFound, match="take the newest version, 5"):
             call()
@@ -540,7 +540,7 @@ def test_stores_and_updates_and_forks() -> None:
     # The child has removed nothing.
     assert len(list(Path("scratch").iterdir())) == 1 and len(working_copies(place())) == 1
     assert distinct.insert_many(["b", "c"]).tolist() == [False, True]
-    assert store.version == 3 and store.refresh() and "c" in store
+    assert store.version == 3 and store.reload() and "c" in store
     update.update(["d"])
     shard_of = store.shards_of(["b", "c", "d"]).tolist()
     if shard_of[1] in (shard_of[0], shard_of[2]):

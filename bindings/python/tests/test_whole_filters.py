@@ -141,7 +141,7 @@ def test_bytes_answer_as_the_file_does(options: dict[str, Any]) -> None:
         read = gowk.Reader.from_bytes(form, threads=2, verify="eager")
         assert (read.contains_many(keys(5000)) == reader.contains_many(keys(5000))).all()
         assert "key 7" in read and len(read) == 3000 and read.verify().is_clean
-        assert str(read.path) == "<bytes>" and not read.refresh()
+        assert str(read.path) == "<bytes>" and not read.reload()
     again = pickle.loads(pickle.dumps(read))
     assert (again.count_many(keys(3000)) == reader.count_many(keys(3000))).all()
     Path("sent").write_bytes(data)

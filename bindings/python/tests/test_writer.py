@@ -401,14 +401,14 @@ def test_a_reader_follows_a_filter_that_takes_the_name() -> None:
         with gowk.Writer(name, capacity=100) as writer:
             writer.add(key)
     reader = gowk.Reader("live")
-    assert "old" in reader and not reader.refresh()
+    assert "old" in reader and not reader.reload()
     os.replace("new", "live")
     assert reader.contains_many(["old", "fresh"]).tolist() == [False, True]
     assert "fresh" in reader
     with gowk.Writer("next", capacity=100) as writer:
         writer.add("next")
     gowk.Reader("next").copy_to("live", over=True)
-    reader.refresh()
+    reader.reload()
     assert "next" in reader
     with pytest.raises(gowk.Exists):
         gowk.Reader("next").copy_to("live")

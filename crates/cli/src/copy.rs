@@ -38,7 +38,7 @@ impl Copy {
     pub(super) fn run(self) -> Result<(), Failure> {
         let options = self.read.apply(Options::new());
         if self.force {
-            options.read(&self.file)?.copy_over(&self.dest, &mut bar::of("copying"))?;
+            options.read(&self.file)?.copy_over(&self.dest, &bar::of("copying"))?;
             return Ok(());
         }
         let in_the_way = |error| match error {
@@ -51,9 +51,9 @@ impl Copy {
         }
         match AnyReader::open(&self.file, &options)? {
             AnyReader::Filter(reader) => {
-                reader.copy_to(&self.dest, &mut bar::of("copying")).map_err(in_the_way)?;
+                reader.copy_to(&self.dest, &bar::of("copying")).map_err(in_the_way)?;
             }
-            AnyReader::Store(reader) => reader.join_to(&self.dest, &mut bar::of("joining"))?,
+            AnyReader::Store(reader) => reader.join_to(&self.dest, &bar::of("joining"))?,
         }
         Ok(())
     }

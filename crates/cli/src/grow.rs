@@ -28,7 +28,7 @@ pub(super) struct Grow {
 impl Grow {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        writer.grow_with(&mut bar::of("doubling"))?;
+        writer.grow_with(&bar::of("doubling"))?;
         writer.commit()?;
         Ok(writer.close()?)
     }

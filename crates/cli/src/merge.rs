@@ -56,7 +56,7 @@ impl MergeFilters {
             self.others.iter().map(|other| read.read(other)).collect::<Result<_, _>>()?;
         let mut writer = self.open(&others)?;
         for other in &others {
-            writer.merge_with(other, &mut bar::of("merging"))?;
+            writer.merge_with(other, &bar::of("merging"))?;
         }
         writer.commit()?;
         Ok(writer.close()?)

@@ -30,7 +30,7 @@ pub(super) struct Repair {
 impl Repair {
     pub(super) fn run(self) -> Result<(), Failure> {
         let mut writer = self.lock.apply(Options::new()).open_existing(&self.file)?;
-        let repair = writer.repair(&mut bar::of("repairing"))?;
+        let repair = writer.repair(&bar::of("repairing"))?;
         let expected = writer.info()?.expected_false_positive_rate;
         writer.close()?;
         let mut output = Output::standard(b'\n')?;

@@ -32,7 +32,7 @@ impl Shrink {
     pub(super) fn run(self) -> Result<(), Failure> {
         let options = self.threads.apply(self.lock.apply(Options::new()));
         let mut writer = options.open_existing(&self.file)?;
-        writer.shrink_with(&mut bar::of("shrinking"))?;
+        writer.shrink_with(&bar::of("shrinking"))?;
         writer.commit()?;
         Ok(writer.close()?)
     }

@@ -84,7 +84,7 @@ impl Verify {
                 return Ok(verified.found());
             }
         };
-        let report = reader.verify(&mut bar::of("verifying"))?;
+        let report = reader.verify(&bar::of("verifying"))?;
         if self.json {
             let (file, clean) = (file.to_string_lossy(), report.is_clean());
             output.line(json::line(&json::Verified { file, clean, report: &report }))?;

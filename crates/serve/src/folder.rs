@@ -187,7 +187,7 @@ impl Folder {
         for filter in self.all_open() {
             let looked = filter.clone();
             let is_there = blocking(move || {
-                let followed = looked.reader.refresh();
+                let followed = looked.reader.reload();
                 looked.path.exists() && followed.is_ok_and(|moved| !moved || is_alike(&looked))
             });
             let is_there = is_there.await.unwrap_or(true);

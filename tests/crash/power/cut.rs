@@ -267,7 +267,7 @@ impl<'s> Examiner<'s> {
         let (commit, entries) =
             found.filter.map_or((0, 0), |filter| (filter.commit, filter.copies.values().sum::<u32>()));
         let info = reader.info().map_err(told)?;
-        let clean = reader.verify(&mut |_, _| {}).map_err(told)?.is_clean();
+        let clean = reader.verify(&|_, _| {}).map_err(told)?.is_clean();
         // A forgetting filter may hold expired entries too.
         let entries = if info.kind == gowk::Kind::Forgetting {
             info.copies.max(u64::from(entries) + 1)

@@ -119,7 +119,7 @@ pub(crate) fn read(reader: &Reader) -> Found<State> {
         }
         copies.extend((count > 0).then_some((number, count)));
     }
-    let report = told("verifying", reader.verify(&mut |_, _| {}))?;
+    let report = told("verifying", reader.verify(&|_, _| {}))?;
     if !report.is_clean() {
         return Err(format!("not clean: {report:?}"));
     }

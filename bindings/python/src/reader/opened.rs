@@ -54,7 +54,7 @@ impl Opened {
     #[inline(never)]
     fn follow(&self, py: Python<'_>) -> PyResult<()> {
         // If this fails, the next lookup looks again: answers of the old file are out of date by then.
-        failure::done(py, py.detach(|| self.reader.refresh()))?;
+        failure::done(py, py.detach(|| self.reader.reload()))?;
         self.looked.store(now(), Ordering::Relaxed);
         Ok(())
     }

@@ -83,7 +83,7 @@ impl Store {
         };
         let change = Change { base, operation: operation.to_owned(), token, sealed };
         let outcome = failure::done(py, py.detach(|| store.commit(&change)))?;
-        // The commit is done. If moving to it fails, the next refresh raises the error.
+        // The commit is done. If moving to it fails, the next reload raises the error.
         let _ = self.moved(py);
         described::commit(py, &outcome, application.as_deref(), 0)
     }

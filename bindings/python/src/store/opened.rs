@@ -122,7 +122,7 @@ impl Store {
     /// Moves to the newest version; true if that is another one.
     pub(super) fn moved(&self, py: Python<'_>) -> PyResult<bool> {
         let mut reader = self.opened(py)?.reader.clone();
-        let moved = py.detach(|| reader.refresh().map(|moved| moved.then(|| Opened::new(reader))));
+        let moved = py.detach(|| reader.reload().map(|moved| moved.then(|| Opened::new(reader))));
         let Some(newest) = failure::done(py, moved)? else { return Ok(false) };
         self.opened.rcu(|now| {
             // Another thread may have moved further.

@@ -12,7 +12,7 @@ use pyo3::sync::PyOnceLock;
 use super::sealed::Sealed;
 use super::{Store, described, lookups};
 use crate::owned::{Owned, insert, insert_silently, remove, warn_of_lost};
-use crate::progress::with_progress_of_threads;
+use crate::progress::with_progress;
 use crate::{array_of, failure, times};
 
 /// What a caller can do with keys that were taken before an exception; part of a note on the exception.
@@ -134,7 +134,7 @@ impl Update {
             }),
         );
         let (outcome, rejudged) = outcome?;
-        // The commit is done. If moving to it fails, the next refresh raises the error.
+        // The commit is done. If moving to it fails, the next reload raises the error.
         let _ = self.store.get().moved(py);
         let application = self.token.as_ref().map(|token| token.application.as_str());
         let described = described::commit(py, &outcome, application, rejudged.known())?;
@@ -212,7 +212,7 @@ impl Update {
     #[pyo3(signature = (progress=None))]
     fn seal(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Vec<Sealed>> {
         let update = self.owned.take_open(py)?;
-        let sealed = with_progress_of_threads(py, progress, |tell| update.seal_with(tell))?;
+        let sealed = with_progress(py, progress, |tell| update.seal_with(tell))?;
         Ok(failure::done(py, sealed)?.into_iter().map(Sealed).collect())
     }
 

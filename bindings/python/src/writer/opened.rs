@@ -55,7 +55,7 @@ impl Writer {
         &self,
         py: Python<'_>,
         progress: Option<Py<PyAny>>,
-        work: impl FnOnce(&mut gowk::Writer, &mut dyn FnMut(u64, u64)) -> gowk::Result<T> + Send,
+        work: impl FnOnce(&mut gowk::Writer, &(dyn Fn(u64, u64) + Sync)) -> gowk::Result<T> + Send,
     ) -> PyResult<T> {
         self.owned.check()?;
         let outcome =

@@ -22,7 +22,7 @@ const NAMED: usize = 12;
 
 pub(super) fn page(path: &Path, reader: &Reader) -> Result<String, Failure> {
     let info = reader.info()?;
-    let report = reader.verify(&mut bar::of("reading"))?;
+    let report = reader.verify(&bar::of("reading"))?;
     let mut page = Page::new(&name(path), &made(path));
     let regions = Regions::of(&info, &report);
     regions.damage(&mut page, &report);

@@ -69,7 +69,7 @@ impl Create {
         self.shape.check_for_store(&self.store)?;
         let shards = u32::try_from(self.shards).unwrap_or(u32::MAX);
         if let Some(from) = &self.from {
-            let (filter, progress) = (Reader::open(from)?, &mut bar::of("dividing"));
+            let (filter, progress) = (Reader::open(from)?, &bar::of("dividing"));
             Store::create_from(&self.store, shards, &filter, &self.vacuumed(Options::new()), progress)?;
         } else {
             let options = self.rules.apply(self.shape.options(self.capacity.unwrap_or_default()));

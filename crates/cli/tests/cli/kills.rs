@@ -99,7 +99,7 @@ fn check_whole(filter: &Path, committed: u64) {
     for i in 0..committed {
         assert!(reader.contains(key(i).as_bytes()).unwrap(), "key {i} of {committed} is lost");
     }
-    let report = reader.verify(&mut |_, _| {}).unwrap();
+    let report = reader.verify(&|_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
 }
 

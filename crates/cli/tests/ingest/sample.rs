@@ -96,7 +96,7 @@ pub(crate) struct Left {
 impl Left {
     fn of(filter: &Path, output: &Path) -> Self {
         let reader = Reader::open(filter).unwrap();
-        assert!(reader.verify(&mut |_, _| {}).unwrap().is_clean());
+        assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
         let info = reader.info().unwrap();
         let file = std::fs::read(filter).unwrap();
         let buckets = file[file.len() - 65_536 * info.regions as usize..].to_vec();

@@ -66,7 +66,7 @@ fn is_right(dir: &Path, keys: u32) {
     // The input has two lines a key. In a counting store, a key may have entries in both its buckets if its copies do not
     // fit into one.
     let joined = dir.join("joined.gowk");
-    reader.join_to(&joined, &mut |_, _| {}).unwrap();
+    reader.join_to(&joined, &|_, _| {}).unwrap();
     let info = gowk::Reader::open(&joined).unwrap().info().unwrap();
     std::fs::remove_file(joined).unwrap();
     match store.description().kind {
