@@ -2,7 +2,8 @@
 //! and for halving one.
 //!
 //! No I/O. The rules stand in `format-spec/README.md`, sections 8.5 and 8.7. An entry belongs to a pair of buckets:
-//! the one that it lies in, and the other one by its tag. In the region that takes it the pair is the same.
+//! the one that it lies in, and the other one by its tag. In the region that takes it the pair is the same. In a sum,
+//! copies are added to a group that is there where this saves a lane, or where there is no room.
 
 use std::convert::Infallible;
 

@@ -22,6 +22,8 @@ use crate::system::{Map, Paging};
 pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 
 /// Whether an open file is the one of this filter and generation. Another one may have been written over it in place.
+/// A program that writes from the first byte on, as `cp` does, has written both superblocks before the epoch, and the epoch
+/// before any region.
 ///
 /// Reads by calls: a block of a superblock that the disk cannot read would kill the process through a map. One superblock is
 /// enough, as bits of the other may have rotted. If none can be read, nothing shows that it is another file.

@@ -5,7 +5,8 @@
 //! `format-spec/README.md`, section 8.
 //!
 //! Crash cases: until the rename is on the medium, the name leads to the old file, or to none; the temporary
-//! file is removed by the next writer.
+//! file is removed by the next writer. The journal is reset after that: a power cut before may bring back the old file, which
+//! needs it.
 
 use std::fs::File;
 use std::io;

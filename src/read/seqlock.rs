@@ -2,7 +2,7 @@
 //!
 //! The invariant (`format-spec/README.md`, section 7): a lookup answers "absent" only if nothing was applied around its
 //! reads: the apply epoch, or the region's own sequence, was even, and the same before and after the reads. "Present"
-//! needs no check.
+//! needs no check. Under a sequence, the epoch of a forgetting filter is not older than the region, so no key is missed.
 
 use super::patience::Patience;
 use super::view::View;

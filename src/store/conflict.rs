@@ -2,7 +2,8 @@
 //!
 //! A key whose shard has the same file in both versions is looked up only in runs that the base does not name. In a
 //! counting store this holds only while the newest version keeps all pending runs of the base apart: a merge may have
-//! cancelled a record.
+//! cancelled a record. A compaction between the two can make an absent key look present, at the filter's rate: that conflict is
+//! needless and harmless.
 
 use super::Store;
 use super::commit::Change;
