@@ -22,8 +22,8 @@
  *
  * Results. A call that can fail returns an int64_t: 0 or more is its answer, and a negative number is a gowk_code. The last
  * argument of such a call is a gowk_error, which gets the code and a message; NULL if you do not want them. "Codes" in a
- * comment are those to expect; any call may also return GOWK_INVALID, GOWK_PANIC and GOWK_OTHER. After a failure nothing
- * has changed, unless the comment says otherwise.
+ * comment lists the codes to expect; any call may also return GOWK_INVALID, GOWK_PANIC and GOWK_OTHER. After a failure
+ * nothing has changed, unless the comment says otherwise.
  *
  * Memory. Every handle (a pointer to gowk_options, gowk_writer, gowk_reader, gowk_store, gowk_update or gowk_store_reader)
  * is yours, and has one call that frees it; that call accepts NULL. Use no handle afterwards. The library keeps no pointer
@@ -73,7 +73,7 @@
 // A filter that keeps each key once, for good.
 #define GOWK_SET 0
 
-// A filter that counts copies of keys, and from which keys can be removed.
+// A filter that counts copies of keys, and can remove them.
 #define GOWK_COUNTING 1
 
 // A filter that keeps each key for some time.
@@ -89,11 +89,11 @@ typedef enum gowk_code {
     GOWK_FOREIGN = -3,
     // The file needs another version of gowk.
     GOWK_UNSUPPORTED = -4,
-    // The bytes read are not those that were written: verify, then restore a copy or repair (`gowk repair`).
+    // The bytes read are not the bytes written: verify, then restore a copy or repair (`gowk repair`).
     GOWK_DAMAGED = -5,
     // Another process has the filter: wait and try again, or set the option "wait".
     GOWK_LOCKED = -6,
-    // It kept changing while it was read: try again.
+    // The file kept changing while it was read: try again.
     GOWK_BUSY = -7,
     // A filter has no room for a key, and must not grow.
     GOWK_NO_ROOM = -8,
@@ -111,7 +111,7 @@ typedef enum gowk_code {
     GOWK_UNCOMMITTED = -14,
     // Another commit to the store came first, and nothing was committed: make the update again.
     GOWK_CONFLICT = -15,
-    // A commit failed, and may or may not be durable: open again, and look.
+    // A commit failed, and it is unknown whether it is durable: open again, and look.
     GOWK_UNKNOWN = -16,
     // Something failed after a commit had become durable: open again to go on.
     GOWK_AFTER_COMMIT = -17,
@@ -133,8 +133,8 @@ typedef struct gowk_options gowk_options;
 // Any number of threads may call at the same time.
 typedef struct gowk_reader gowk_reader;
 
-// A store: a folder of filters under versions, to which any number of processes commit. Any number of threads may call
-// at the same time.
+// A store: a folder of filters with versions. Any number of processes may commit to it, and any number of threads may
+// call at the same time.
 typedef struct gowk_store gowk_store;
 
 // One version of a store, open for lookups. Any number of threads may look up at the same time; while one reloads or
@@ -175,7 +175,7 @@ typedef struct gowk_info {
     uint32_t generation;
     // Keys that it was created for.
     uint64_t capacity;
-    // Copies of all keys: those inserted, less those removed. In a set, the keys that were stored.
+    // Copies of all keys: inserted minus removed. In a set, the stored keys.
     uint64_t copies;
     // Slots that hold an entry: one for each distinct key, or more.
     uint64_t entries;
@@ -203,17 +203,17 @@ typedef struct gowk_info {
 extern "C" {
 #endif // __cplusplus
 
-// The version of the library that is running, as in "0.1.0". `GOWK_VERSION` is the version of this header.
+// The version of the library that is running, such as "0.1.0". `GOWK_VERSION` is the version of this header.
 const char *gowk_version(void);
 
-// The name of a code, as in "not_found"; "ok" for 0 and above, "other" for a number that is none.
+// The name of a code, such as "not_found"; "ok" for 0 and above, "other" for an unknown number.
 const char *gowk_code_name(int64_t code);
 
 // Options with their defaults. Never NULL. The caller frees them with `gowk_options_free`.
 struct gowk_options *gowk_options_new(void);
 
-// Sets one option, both name and value as text. Returns 0; GOWK_INVALID for an unknown name or a value that is none.
-// Whether the values fit together is checked when a filter is created or opened.
+// Sets one option, both name and value as text. Returns 0, or GOWK_INVALID for an unknown name or a value that the
+// option does not take. Whether the values fit together is checked when a filter is created or opened.
 //
 //     name                     value                              default
 //     for creation alone; an existing filter keeps its own:
@@ -245,9 +245,9 @@ int64_t gowk_options_set(struct gowk_options *options, const char *name, const c
 // Frees options; does nothing for NULL. What was opened with them stays open.
 void gowk_options_free(struct gowk_options *options);
 
-// Opens the filter at a path for writing, or creates it if there is none; recovers it first if its last writer died.
-// `options` may be NULL. On success returns 0 and stores a handle, which `gowk_writer_close` frees; on failure stores
-// NULL. A new filter has its name from its first commit on.
+// Opens or creates the filter at a path for writing; recovers it first if its last writer died. `options` may be NULL.
+// On success returns 0 and stores a handle, which `gowk_writer_close` frees; on failure stores NULL. A new filter
+// appears under its name with its first commit.
 //
 // Codes: GOWK_LOCKED while another process has a writer; GOWK_INVALID and GOWK_KIND if the options are wrong or do not
 // fit the filter; GOWK_FOREIGN, GOWK_UNSUPPORTED and GOWK_DAMAGED for a file that cannot be used; GOWK_NO_SPACE;
@@ -257,13 +257,14 @@ int64_t gowk_writer_open(const char *path,
                          struct gowk_writer **writer,
                          struct gowk_error *error);
 
-// Like `gowk_writer_open`, but GOWK_NOT_FOUND if there is no filter.
+// Like `gowk_writer_open`, but fails with GOWK_NOT_FOUND instead of creating a filter.
 int64_t gowk_writer_open_existing(const char *path,
                                   const struct gowk_options *options,
                                   struct gowk_writer **writer,
                                   struct gowk_error *error);
 
-// Like `gowk_writer_open`, but GOWK_EXISTS if there is a filter, unless the option "force" says to replace it.
+// Like `gowk_writer_open`, but fails with GOWK_EXISTS if the filter exists, unless the option "force" says to replace
+// it.
 int64_t gowk_writer_create(const char *path,
                            const struct gowk_options *options,
                            struct gowk_writer **writer,
@@ -274,14 +275,14 @@ int64_t gowk_writer_create(const char *path,
 int64_t gowk_writer_close(struct gowk_writer *writer, struct gowk_error *error);
 
 // Inserts a key. Returns 1 (GOWK_NEW) if it was not there before, 0 (GOWK_KNOWN) if it was. A set stores the key unless
-// it is there; a counting filter stores one more copy in any case. Doubles the filter if it has no room.
+// it is there; a counting filter always stores one more copy. Doubles a full filter.
 //
 // Codes: GOWK_NO_ROOM if it must not double, and all other keys stay; GOWK_DAMAGED; GOWK_CLOCK in a forgetting filter;
 // GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO while doubling.
 int64_t gowk_writer_insert(struct gowk_writer *writer, const void *key, size_t length, struct gowk_error *error);
 
-// Inserts a key that was seen at a time, in milliseconds since 1970, into a forgetting filter, which keeps it from then
-// on. Returns GOWK_NEW, GOWK_KNOWN, GOWK_LATE or GOWK_EARLY. Codes as for `gowk_writer_insert`; GOWK_KIND in another filter.
+// Inserts a key into a forgetting filter, with the time at which it was seen, in milliseconds since 1970. Returns
+// GOWK_NEW, GOWK_KNOWN, GOWK_LATE or GOWK_EARLY. Codes as for `gowk_writer_insert`; GOWK_KIND in another filter.
 int64_t gowk_writer_insert_at(struct gowk_writer *writer,
                               const void *key,
                               size_t length,
@@ -310,9 +311,10 @@ int64_t gowk_writer_insert_batch_at(struct gowk_writer *writer,
                                     uint8_t *results,
                                     struct gowk_error *error);
 
-// Like `gowk_writer_insert_batch`, for keys with a lifetime each, from now on: an array of `count` milliseconds, none
-// longer than the filter keeps keys. A key that is there is kept until the later of both ends. Only for a forgetting
-// filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say GOWK_KNOWN.
+// Like `gowk_writer_insert_batch`, but keeps each key for its own lifetime from now on: an array of `count`
+// milliseconds, none longer than the filter keeps keys. A key that is there already keeps the later of its two expiry
+// times. Only for a forgetting filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say
+// GOWK_KNOWN.
 int64_t gowk_writer_insert_batch_for(struct gowk_writer *writer,
                                      const struct gowk_key *keys,
                                      const int64_t *lifetimes_ms,
@@ -362,9 +364,9 @@ int64_t gowk_writer_metadata(const struct gowk_writer *writer,
 
 // Commits the transaction: its keys and metadata are durable, and visible to all readers, when this returns 0.
 //
-// Codes: GOWK_UNKNOWN if the commit may or may not be durable; GOWK_AFTER_COMMIT if it is, and something failed
-// afterwards; the writer is poisoned then. After GOWK_IO, GOWK_NO_SPACE, GOWK_REPLACED or GOWK_INVALID (too much metadata)
-// nothing was committed.
+// Codes: GOWK_UNKNOWN if it is unknown whether the commit is durable; GOWK_AFTER_COMMIT if it is durable and something
+// failed afterwards. The writer is poisoned after either. After GOWK_IO, GOWK_NO_SPACE, GOWK_REPLACED or GOWK_INVALID
+// (too much metadata) nothing was committed.
 int64_t gowk_writer_commit(struct gowk_writer *writer,
                            struct gowk_error *error);
 
@@ -375,8 +377,8 @@ int64_t gowk_writer_rollback(struct gowk_writer *writer, struct gowk_error *erro
 // GOWK_POISONED, GOWK_AFTER_COMMIT.
 int64_t gowk_writer_checkpoint(struct gowk_writer *writer, struct gowk_error *error);
 
-// Empties the entries of a forgetting filter that have expired by the clock. Lookups never find them, and inserts use
-// their room; call this for a filter that gets no keys for long. Returns how many there were. Codes: GOWK_KIND,
+// Removes the expired entries of a forgetting filter. Lookups never find them, and inserts reuse their room: call this
+// only for a filter that gets no keys for a long time. Returns how many entries it removed. Codes: GOWK_KIND,
 // GOWK_CLOCK, GOWK_DAMAGED.
 int64_t gowk_writer_sweep(struct gowk_writer *writer, struct gowk_error *error);
 
@@ -404,9 +406,9 @@ int64_t gowk_reader_open_in_memory(const char *path,
                                    struct gowk_reader **reader,
                                    struct gowk_error *error);
 
-// Like `gowk_reader_open`, with the bytes of a filter's file: those of `gowk_reader_to_bytes`, or of a file whose last
-// writer has closed it. They are checked as a file is, and copied: the caller may free them when this returns.
-// Code: also GOWK_INVALID for a copy of a file that a writer had.
+// Like `gowk_reader_open`, but reads the filter from bytes: from `gowk_reader_to_bytes`, or from a file whose last
+// writer has closed it. Checks them like a file, and copies them: the caller may free them when this returns. Code:
+// also GOWK_INVALID for a copy of a file that was open for writing.
 int64_t gowk_reader_from_bytes(const void *bytes,
                                size_t length,
                                const struct gowk_options *options,
@@ -424,8 +426,8 @@ int64_t gowk_reader_contains(const struct gowk_reader *reader,
                              size_t length,
                              struct gowk_error *error);
 
-// How many copies of the key are there: in a counting filter those inserted and not removed, and never too few; in
-// others 0 or 1. Codes as for `gowk_reader_contains`.
+// How many copies of the key are stored: in a counting filter inserted minus removed, never too low; in other filters 0
+// or 1. Codes as for `gowk_reader_contains`.
 int64_t gowk_reader_count(const struct gowk_reader *reader, const void *key, size_t length, struct gowk_error *error);
 
 // Looks up `count` keys, several times as fast as one by one. Writes 1 or 0 for each to `found`, an array of `count`
@@ -438,7 +440,7 @@ int64_t gowk_reader_contains_batch(const struct gowk_reader *reader,
 
 // The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`, and
 // returns the length of the whole value; more than `capacity` means that it was cut. `buffer` may be NULL. Codes:
-// GOWK_NOT_FOUND if there is no such name, GOWK_BUSY.
+// GOWK_NOT_FOUND for an unknown name, GOWK_BUSY.
 int64_t gowk_reader_metadata(const struct gowk_reader *reader,
                              const char *name,
                              void *buffer,
@@ -448,8 +450,8 @@ int64_t gowk_reader_metadata(const struct gowk_reader *reader,
 // Describes the filter as of its last commit. Returns 0. Codes: GOWK_BUSY, GOWK_DAMAGED.
 int64_t gowk_reader_info(const struct gowk_reader *reader, struct gowk_info *info, struct gowk_error *error);
 
-// Looks whether the filter's name leads to another file, as after `mv new live`, and goes on with that. Returns 1 if so,
-// else 0. Batches do this first; commits and doublings are seen without it. Codes: those of `gowk_reader_open`.
+// Reopens the filter if another file has taken its name, as after `mv new live`. Returns 1 if so, else 0. Batches do
+// this first; commits and doublings are seen without it. Codes as for `gowk_reader_open`.
 int64_t gowk_reader_reload(const struct gowk_reader *reader,
                            struct gowk_error *error);
 
@@ -458,24 +460,24 @@ int64_t gowk_reader_reload(const struct gowk_reader *reader,
 int64_t gowk_reader_verify(const struct gowk_reader *reader,
                            struct gowk_error *error);
 
-// Copies the filter, as of one commit, to a file that must not exist. With `replace` other than 0, it may be a filter,
-// whose readers go on with the copy. Returns 0. Codes: GOWK_EXISTS, GOWK_LOCKED, GOWK_DAMAGED, GOWK_BUSY, GOWK_NO_SPACE,
-// GOWK_IO.
+// Copies the filter, as of one commit, to a file that must not exist. If `replace` is not 0, the file may be a filter:
+// the copy replaces it, and its readers go on with the copy. Returns 0. Codes: GOWK_EXISTS, GOWK_LOCKED, GOWK_DAMAGED,
+// GOWK_BUSY, GOWK_NO_SPACE, GOWK_IO.
 int64_t gowk_reader_copy_to(const struct gowk_reader *reader,
                             const char *path,
                             int32_t replace,
                             struct gowk_error *error);
 
-// Copies the filter, as of one commit, to bytes: those of the file that `gowk_reader_copy_to` makes. Stores them at
-// `*bytes`, and returns their number, which `gowk_bytes_free` needs to free them. On failure stores NULL. Codes:
-// GOWK_DAMAGED, GOWK_BUSY; GOWK_IO if there is no memory.
+// Copies the filter, as of one commit, to memory: the same bytes that `gowk_reader_copy_to` writes to a file. Stores
+// them at `*bytes`, and returns their number, which `gowk_bytes_free` needs. On failure stores NULL. Codes:
+// GOWK_DAMAGED, GOWK_BUSY; GOWK_IO when out of memory.
 int64_t gowk_reader_to_bytes(const struct gowk_reader *reader, uint8_t **bytes, struct gowk_error *error);
 
 // Frees bytes of `gowk_reader_to_bytes`, with the length that it returned; does nothing for NULL.
 void gowk_bytes_free(uint8_t *bytes, size_t length);
 
-// Creates a store of `shards` filters, 1 to 65536, in a folder that does not exist or is empty. The options are those of
-// one filter that holds all keys; NULL for the defaults. On success returns 0 and stores a handle, which
+// Creates a store of `shards` filters, 1 to 65536, in a folder that does not exist or is empty. The options describe
+// one filter that would hold all keys; NULL for the defaults. On success returns 0 and stores a handle, which
 // `gowk_store_close` frees; on failure stores NULL. Codes: GOWK_EXISTS, GOWK_INVALID, GOWK_NO_SPACE, GOWK_IO.
 int64_t gowk_store_create(const char *path,
                           uint32_t shards,
@@ -492,17 +494,17 @@ int64_t gowk_store_open(const char *path,
 // Frees a store; does nothing for NULL. Updates and readers of it stay open.
 void gowk_store_close(struct gowk_store *store);
 
-// Inserts `count` keys and commits them, once however often it is called: the token, an application's name and a number
-// that it raises with each batch, is committed with the keys. If a commit with it was made before, nothing changes, and
-// the results are those of that time. `application` may be NULL: then there is no token.
+// Inserts `count` keys and commits them together with a token, at most once for each token. A token is the name of an
+// application and a number, which the application raises with each batch. If the token was committed before, nothing
+// changes, and the results are the results of that commit. `application` may be NULL: then there is no token.
 //
 // Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes, or NULL. Returns how
-// many keys were new. If other processes have committed some of the same keys first, judges all keys again. `operation` is
-// a word for the store's log, as in "insert".
+// many keys were new. If other processes have committed some of the same keys first, judges all keys again. `operation`
+// is a word for the store's log, such as "insert".
 //
-// Codes: GOWK_NO_ROOM if any key was refused, and then nothing was committed; GOWK_UNKNOWN if it may or may not be
-// committed: call again with the same token; GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if the version
-// before the token was vacuumed; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+// Codes: GOWK_NO_ROOM if any key was refused (nothing was committed); GOWK_UNKNOWN if the commit's outcome is unknown
+// (call again with the same token); GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if the version before
+// the token was vacuumed; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
 int64_t gowk_store_insert_batch(const struct gowk_store *store,
                                 const struct gowk_key *keys,
                                 size_t count,
@@ -512,10 +514,11 @@ int64_t gowk_store_insert_batch(const struct gowk_store *store,
                                 uint64_t number,
                                 struct gowk_error *error);
 
-// Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. Its commit
-// happens once for each token, which is as in that call; `application` may be NULL: then there is no token. The update is
-// based on the newest version or, if the commit with this token was made, on the version before it. On success returns 0 and stores a handle, which `gowk_update_commit` and `gowk_update_abandon` free;
-// on failure stores NULL. Codes: GOWK_NOT_FOUND if the version before the token was vacuumed, GOWK_DAMAGED, GOWK_IO.
+// Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. The token
+// works as in that call. The update is based on the newest version or, if this token was committed before, on the
+// version that its commit was based on. On success returns 0 and stores a handle, which `gowk_update_commit` and
+// `gowk_update_abandon` free; on failure stores NULL. Codes: GOWK_NOT_FOUND if the version before the token was
+// vacuumed, GOWK_DAMAGED, GOWK_IO.
 int64_t gowk_store_update(const struct gowk_store *store,
                           const char *application,
                           uint64_t number,
@@ -538,8 +541,8 @@ int64_t gowk_update_remove_batch(struct gowk_update *update,
                                  uint8_t *results,
                                  struct gowk_error *error);
 
-// Commits an update, and frees it whatever the outcome. Returns the number of the version that holds its changes: a new one, or that of the first commit with this token,
-// or its base if there was nothing to change.
+// Commits an update, and frees it whatever the outcome. Returns the number of the version that holds its changes: a new
+// one, the version of the first commit with this token, or its base if there was nothing to change.
 //
 // Codes: GOWK_CONFLICT if others have changed the same keys since it began, and nothing was committed: begin again;
 // GOWK_UNKNOWN: make the update again with the same token; GOWK_NO_SPACE, GOWK_IO.
@@ -582,8 +585,8 @@ int64_t gowk_store_reader_contains_batch(const struct gowk_store_reader *reader,
 // The number of the version that a reader looks into. Codes: none but GOWK_INVALID.
 int64_t gowk_store_reader_version(const struct gowk_store_reader *reader, struct gowk_error *error);
 
-// Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No other
-// thread may use the reader meanwhile. Codes: GOWK_DAMAGED, GOWK_IO.
+// Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No
+// other thread may use the reader during the call. Codes: GOWK_DAMAGED, GOWK_IO.
 int64_t gowk_store_reader_reload(struct gowk_store_reader *reader,
                                  struct gowk_error *error);
 

@@ -18,11 +18,11 @@ pub enum gowk_code {
     GOWK_FOREIGN = -3,
     /// The file needs another version of gowk.
     GOWK_UNSUPPORTED = -4,
-    /// The bytes read are not those that were written: verify, then restore a copy or repair (`gowk repair`).
+    /// The bytes read are not the bytes written: verify, then restore a copy or repair (`gowk repair`).
     GOWK_DAMAGED = -5,
     /// Another process has the filter: wait and try again, or set the option "wait".
     GOWK_LOCKED = -6,
-    /// It kept changing while it was read: try again.
+    /// The file kept changing while it was read: try again.
     GOWK_BUSY = -7,
     /// A filter has no room for a key, and must not grow.
     GOWK_NO_ROOM = -8,
@@ -40,7 +40,7 @@ pub enum gowk_code {
     GOWK_UNCOMMITTED = -14,
     /// Another commit to the store came first, and nothing was committed: make the update again.
     GOWK_CONFLICT = -15,
-    /// A commit failed, and may or may not be durable: open again, and look.
+    /// A commit failed, and it is unknown whether it is durable: open again, and look.
     GOWK_UNKNOWN = -16,
     /// Something failed after a commit had become durable: open again to go on.
     GOWK_AFTER_COMMIT = -17,
@@ -197,7 +197,7 @@ fn cut(message: &str) -> &str {
     message.get(..end).unwrap_or_default()
 }
 
-/// The name of a code, as in "not_found"; "ok" for 0 and above, "other" for a number that is none.
+/// The name of a code, such as "not_found"; "ok" for 0 and above, "other" for an unknown number.
 #[unsafe(no_mangle)]
 pub extern "C" fn gowk_code_name(code: i64) -> *const c_char {
     let name: &CStr = match code {

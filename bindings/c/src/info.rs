@@ -14,7 +14,7 @@ pub struct gowk_info {
     pub generation: u32,
     /// Keys that it was created for.
     pub capacity: u64,
-    /// Copies of all keys: those inserted, less those removed. In a set, the keys that were stored.
+    /// Copies of all keys: inserted minus removed. In a set, the stored keys.
     pub copies: u64,
     /// Slots that hold an entry: one for each distinct key, or more.
     pub entries: u64,
@@ -40,7 +40,7 @@ pub struct gowk_info {
 
 /// A filter that keeps each key once, for good.
 pub const GOWK_SET: u32 = 0;
-/// A filter that counts copies of keys, and from which keys can be removed.
+/// A filter that counts copies of keys, and can remove them.
 pub const GOWK_COUNTING: u32 = 1;
 /// A filter that keeps each key for some time.
 pub const GOWK_FORGETTING: u32 = 2;

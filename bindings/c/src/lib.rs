@@ -26,7 +26,7 @@ mod handle;
 
 use std::ffi::c_char;
 
-/// The version of the library that is running, as in "0.1.0". `GOWK_VERSION` is the version of this header.
+/// The version of the library that is running, such as "0.1.0". `GOWK_VERSION` is the version of this header.
 #[unsafe(no_mangle)]
 pub extern "C" fn gowk_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()

@@ -17,8 +17,8 @@ pub extern "C" fn gowk_options_new() -> *mut gowk_options {
     Box::into_raw(Box::new(gowk_options(Options::new())))
 }
 
-/// Sets one option, both name and value as text. Returns 0; GOWK_INVALID for an unknown name or a value that is none.
-/// Whether the values fit together is checked when a filter is created or opened.
+/// Sets one option, both name and value as text. Returns 0, or GOWK_INVALID for an unknown name or a value that the
+/// option does not take. Whether the values fit together is checked when a filter is created or opened.
 ///
 ///     name                     value                              default
 ///     for creation alone; an existing filter keeps its own:

@@ -49,9 +49,9 @@ pub unsafe extern "C" fn gowk_reader_open_in_memory(
     })
 }
 
-/// Like `gowk_reader_open`, with the bytes of a filter's file: those of `gowk_reader_to_bytes`, or of a file whose last
-/// writer has closed it. They are checked as a file is, and copied: the caller may free them when this returns.
-/// Code: also GOWK_INVALID for a copy of a file that a writer had.
+/// Like `gowk_reader_open`, but reads the filter from bytes: from `gowk_reader_to_bytes`, or from a file whose last
+/// writer has closed it. Checks them like a file, and copies them: the caller may free them when this returns. Code:
+/// also GOWK_INVALID for a copy of a file that was open for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_from_bytes(
     bytes: *const c_void,
@@ -95,8 +95,8 @@ pub unsafe extern "C" fn gowk_reader_contains(
     })
 }
 
-/// How many copies of the key are there: in a counting filter those inserted and not removed, and never too few; in
-/// others 0 or 1. Codes as for `gowk_reader_contains`.
+/// How many copies of the key are stored: in a counting filter inserted minus removed, never too low; in other filters 0
+/// or 1. Codes as for `gowk_reader_contains`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_count(
     reader: *const gowk_reader,
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn gowk_reader_contains_batch(
     })
 }
 
-/// Writes the answers of a batch, and counts those that are "yes".
+/// Writes the answers of a batch, and counts the "yes" answers.
 pub(crate) fn answered(answers: &[bool], found: &mut [u8]) -> Outcome {
     for (index, answer) in answers.iter().enumerate() {
         note(found, index, u8::from(*answer));
@@ -139,7 +139,7 @@ pub(crate) fn answered(answers: &[bool], found: &mut [u8]) -> Outcome {
 
 /// The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`, and
 /// returns the length of the whole value; more than `capacity` means that it was cut. `buffer` may be NULL. Codes:
-/// GOWK_NOT_FOUND if there is no such name, GOWK_BUSY.
+/// GOWK_NOT_FOUND for an unknown name, GOWK_BUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_metadata(
     reader: *const gowk_reader,
@@ -171,8 +171,8 @@ pub unsafe extern "C" fn gowk_reader_info(
     })
 }
 
-/// Looks whether the filter's name leads to another file, as after `mv new live`, and goes on with that. Returns 1 if so,
-/// else 0. Batches do this first; commits and doublings are seen without it. Codes: those of `gowk_reader_open`.
+/// Reopens the filter if another file has taken its name, as after `mv new live`. Returns 1 if so, else 0. Batches do
+/// this first; commits and doublings are seen without it. Codes as for `gowk_reader_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_reload(reader: *const gowk_reader, error: *mut gowk_error) -> i64 {
     guarded(error, || {
@@ -201,9 +201,9 @@ pub unsafe extern "C" fn gowk_reader_verify(reader: *const gowk_reader, error: *
     })
 }
 
-/// Copies the filter, as of one commit, to a file that must not exist. With `replace` other than 0, it may be a filter,
-/// whose readers go on with the copy. Returns 0. Codes: GOWK_EXISTS, GOWK_LOCKED, GOWK_DAMAGED, GOWK_BUSY, GOWK_NO_SPACE,
-/// GOWK_IO.
+/// Copies the filter, as of one commit, to a file that must not exist. If `replace` is not 0, the file may be a filter:
+/// the copy replaces it, and its readers go on with the copy. Returns 0. Codes: GOWK_EXISTS, GOWK_LOCKED, GOWK_DAMAGED,
+/// GOWK_BUSY, GOWK_NO_SPACE, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_copy_to(
     reader: *const gowk_reader,
@@ -222,9 +222,9 @@ pub unsafe extern "C" fn gowk_reader_copy_to(
     })
 }
 
-/// Copies the filter, as of one commit, to bytes: those of the file that `gowk_reader_copy_to` makes. Stores them at
-/// `*bytes`, and returns their number, which `gowk_bytes_free` needs to free them. On failure stores NULL. Codes:
-/// GOWK_DAMAGED, GOWK_BUSY; GOWK_IO if there is no memory.
+/// Copies the filter, as of one commit, to memory: the same bytes that `gowk_reader_copy_to` writes to a file. Stores
+/// them at `*bytes`, and returns their number, which `gowk_bytes_free` needs. On failure stores NULL. Codes:
+/// GOWK_DAMAGED, GOWK_BUSY; GOWK_IO when out of memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_to_bytes(
     reader: *const gowk_reader,

@@ -15,8 +15,8 @@ use crate::writer::inserted;
 /// How often a batch is judged again because other commits came first.
 const ATTEMPTS: u32 = 32;
 
-/// A store: a folder of filters under versions, to which any number of processes commit. Any number of threads may call
-/// at the same time.
+/// A store: a folder of filters with versions. Any number of processes may commit to it, and any number of threads may
+/// call at the same time.
 pub struct gowk_store(Store);
 
 /// Changes to a store, based on one version. Any thread may call, but only one at a time.
@@ -29,8 +29,8 @@ pub struct gowk_update {
 /// closes it, no other may call.
 pub struct gowk_store_reader(StoreReader);
 
-/// Creates a store of `shards` filters, 1 to 65536, in a folder that does not exist or is empty. The options are those of
-/// one filter that holds all keys; NULL for the defaults. On success returns 0 and stores a handle, which
+/// Creates a store of `shards` filters, 1 to 65536, in a folder that does not exist or is empty. The options describe
+/// one filter that would hold all keys; NULL for the defaults. On success returns 0 and stores a handle, which
 /// `gowk_store_close` frees; on failure stores NULL. Codes: GOWK_EXISTS, GOWK_INVALID, GOWK_NO_SPACE, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_create(
@@ -91,17 +91,17 @@ fn updated(store: &Store, token: Option<&Token>) -> Result<Update, Error> {
     Ok(store.update_of(store.before(&token.application, token.number)?))
 }
 
-/// Inserts `count` keys and commits them, once however often it is called: the token, an application's name and a number
-/// that it raises with each batch, is committed with the keys. If a commit with it was made before, nothing changes, and
-/// the results are those of that time. `application` may be NULL: then there is no token.
+/// Inserts `count` keys and commits them together with a token, at most once for each token. A token is the name of an
+/// application and a number, which the application raises with each batch. If the token was committed before, nothing
+/// changes, and the results are the results of that commit. `application` may be NULL: then there is no token.
 ///
 /// Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes, or NULL. Returns how
-/// many keys were new. If other processes have committed some of the same keys first, judges all keys again. `operation` is
-/// a word for the store's log, as in "insert".
+/// many keys were new. If other processes have committed some of the same keys first, judges all keys again. `operation`
+/// is a word for the store's log, such as "insert".
 ///
-/// Codes: GOWK_NO_ROOM if any key was refused, and then nothing was committed; GOWK_UNKNOWN if it may or may not be
-/// committed: call again with the same token; GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if the version
-/// before the token was vacuumed; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+/// Codes: GOWK_NO_ROOM if any key was refused (nothing was committed); GOWK_UNKNOWN if the commit's outcome is unknown
+/// (call again with the same token); GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if the version before
+/// the token was vacuumed; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_insert_batch(
     store: *const gowk_store,
@@ -149,10 +149,11 @@ fn insert(update: &mut Update, keys: &[crate::keys::Checked], results: &mut [u8]
     inserted(new, refused, results)
 }
 
-/// Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. Its commit
-/// happens once for each token, which is as in that call; `application` may be NULL: then there is no token. The update is
-/// based on the newest version or, if the commit with this token was made, on the version before it. On success returns 0 and stores a handle, which `gowk_update_commit` and `gowk_update_abandon` free;
-/// on failure stores NULL. Codes: GOWK_NOT_FOUND if the version before the token was vacuumed, GOWK_DAMAGED, GOWK_IO.
+/// Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. The token
+/// works as in that call. The update is based on the newest version or, if this token was committed before, on the
+/// version that its commit was based on. On success returns 0 and stores a handle, which `gowk_update_commit` and
+/// `gowk_update_abandon` free; on failure stores NULL. Codes: GOWK_NOT_FOUND if the version before the token was
+/// vacuumed, GOWK_DAMAGED, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_update(
     store: *const gowk_store,
@@ -216,8 +217,8 @@ pub unsafe extern "C" fn gowk_update_remove_batch(
     })
 }
 
-/// Commits an update, and frees it whatever the outcome. Returns the number of the version that holds its changes: a new one, or that of the first commit with this token,
-/// or its base if there was nothing to change.
+/// Commits an update, and frees it whatever the outcome. Returns the number of the version that holds its changes: a new
+/// one, the version of the first commit with this token, or its base if there was nothing to change.
 ///
 /// Codes: GOWK_CONFLICT if others have changed the same keys since it began, and nothing was committed: begin again;
 /// GOWK_UNKNOWN: make the update again with the same token; GOWK_NO_SPACE, GOWK_IO.
@@ -336,8 +337,8 @@ pub unsafe extern "C" fn gowk_store_reader_version(
     })
 }
 
-/// Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No other
-/// thread may use the reader meanwhile. Codes: GOWK_DAMAGED, GOWK_IO.
+/// Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No
+/// other thread may use the reader during the call. Codes: GOWK_DAMAGED, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_reader_reload(
     reader: *mut gowk_store_reader,

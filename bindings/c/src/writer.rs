@@ -39,9 +39,9 @@ unsafe fn open(
     })
 }
 
-/// Opens the filter at a path for writing, or creates it if there is none; recovers it first if its last writer died.
-/// `options` may be NULL. On success returns 0 and stores a handle, which `gowk_writer_close` frees; on failure stores
-/// NULL. A new filter has its name from its first commit on.
+/// Opens or creates the filter at a path for writing; recovers it first if its last writer died. `options` may be NULL.
+/// On success returns 0 and stores a handle, which `gowk_writer_close` frees; on failure stores NULL. A new filter
+/// appears under its name with its first commit.
 ///
 /// Codes: GOWK_LOCKED while another process has a writer; GOWK_INVALID and GOWK_KIND if the options are wrong or do not
 /// fit the filter; GOWK_FOREIGN, GOWK_UNSUPPORTED and GOWK_DAMAGED for a file that cannot be used; GOWK_NO_SPACE;
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn gowk_writer_open(
     unsafe { open(path, options, writer, error, |options, path| options.open(path)) }
 }
 
-/// Like `gowk_writer_open`, but GOWK_NOT_FOUND if there is no filter.
+/// Like `gowk_writer_open`, but fails with GOWK_NOT_FOUND instead of creating a filter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_open_existing(
     path: *const c_char,
@@ -69,7 +69,8 @@ pub unsafe extern "C" fn gowk_writer_open_existing(
     unsafe { open(path, options, writer, error, |options, path| options.open_existing(path)) }
 }
 
-/// Like `gowk_writer_open`, but GOWK_EXISTS if there is a filter, unless the option "force" says to replace it.
+/// Like `gowk_writer_open`, but fails with GOWK_EXISTS if the filter exists, unless the option "force" says to replace
+/// it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_create(
     path: *const c_char,
@@ -94,7 +95,7 @@ pub unsafe extern "C" fn gowk_writer_close(writer: *mut gowk_writer, error: *mut
 }
 
 /// Inserts a key. Returns 1 (GOWK_NEW) if it was not there before, 0 (GOWK_KNOWN) if it was. A set stores the key unless
-/// it is there; a counting filter stores one more copy in any case. Doubles the filter if it has no room.
+/// it is there; a counting filter always stores one more copy. Doubles a full filter.
 ///
 /// Codes: GOWK_NO_ROOM if it must not double, and all other keys stay; GOWK_DAMAGED; GOWK_CLOCK in a forgetting filter;
 /// GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO while doubling.
@@ -126,8 +127,8 @@ const fn code_of(seen: Seen) -> u8 {
     }
 }
 
-/// Inserts a key that was seen at a time, in milliseconds since 1970, into a forgetting filter, which keeps it from then
-/// on. Returns GOWK_NEW, GOWK_KNOWN, GOWK_LATE or GOWK_EARLY. Codes as for `gowk_writer_insert`; GOWK_KIND in another filter.
+/// Inserts a key into a forgetting filter, with the time at which it was seen, in milliseconds since 1970. Returns
+/// GOWK_NEW, GOWK_KNOWN, GOWK_LATE or GOWK_EARLY. Codes as for `gowk_writer_insert`; GOWK_KIND in another filter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_insert_at(
     writer: *mut gowk_writer,
@@ -215,9 +216,10 @@ pub unsafe extern "C" fn gowk_writer_insert_batch_at(
     })
 }
 
-/// Like `gowk_writer_insert_batch`, for keys with a lifetime each, from now on: an array of `count` milliseconds, none
-/// longer than the filter keeps keys. A key that is there is kept until the later of both ends. Only for a forgetting
-/// filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say GOWK_KNOWN.
+/// Like `gowk_writer_insert_batch`, but keeps each key for its own lifetime from now on: an array of `count`
+/// milliseconds, none longer than the filter keeps keys. A key that is there already keeps the later of its two expiry
+/// times. Only for a forgetting filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say
+/// GOWK_KNOWN.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_insert_batch_for(
     writer: *mut gowk_writer,
@@ -375,9 +377,9 @@ pub(crate) fn no_metadata(name: &str) -> Failure {
 
 /// Commits the transaction: its keys and metadata are durable, and visible to all readers, when this returns 0.
 ///
-/// Codes: GOWK_UNKNOWN if the commit may or may not be durable; GOWK_AFTER_COMMIT if it is, and something failed
-/// afterwards; the writer is poisoned then. After GOWK_IO, GOWK_NO_SPACE, GOWK_REPLACED or GOWK_INVALID (too much metadata)
-/// nothing was committed.
+/// Codes: GOWK_UNKNOWN if it is unknown whether the commit is durable; GOWK_AFTER_COMMIT if it is durable and something
+/// failed afterwards. The writer is poisoned after either. After GOWK_IO, GOWK_NO_SPACE, GOWK_REPLACED or GOWK_INVALID
+/// (too much metadata) nothing was committed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_commit(writer: *mut gowk_writer, error: *mut gowk_error) -> i64 {
     // SAFETY: promised by the caller.
@@ -416,8 +418,8 @@ unsafe fn done(
     })
 }
 
-/// Empties the entries of a forgetting filter that have expired by the clock. Lookups never find them, and inserts use
-/// their room; call this for a filter that gets no keys for long. Returns how many there were. Codes: GOWK_KIND,
+/// Removes the expired entries of a forgetting filter. Lookups never find them, and inserts reuse their room: call this
+/// only for a filter that gets no keys for a long time. Returns how many entries it removed. Codes: GOWK_KIND,
 /// GOWK_CLOCK, GOWK_DAMAGED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_sweep(writer: *mut gowk_writer, error: *mut gowk_error) -> i64 {

@@ -95,7 +95,7 @@ class Unsupported(Error):
 
 
 class Damaged(Error):
-    """The bytes read are not those that were written. Verify, then restore a copy or repair."""
+    """The bytes read are not the bytes written. Verify, then restore a copy or repair."""
 
     region: int | None = None
     """The region of the damaged page; None if the damage is not in one page."""

@@ -119,7 +119,7 @@ class Info:
     saturated: int
     """Entries whose copies have reached the highest count. No removal changes them."""
     copies: int
-    """Copies of all keys: those inserted, less those removed."""
+    """Copies of all keys: inserted minus removed."""
     inserted: int
     """Copies ever inserted, without those of keys whose entry was saturated already."""
     removed: int
