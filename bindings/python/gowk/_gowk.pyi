@@ -139,9 +139,9 @@ class Reader:
     ) -> Reader:
         """Reads a filter from the bytes of its file: embedded in a program, received, or taken from an archive.
 
-        They are checked as a file is, and copied. :meth:`to_bytes` gives such bytes, and so does every file whose last
-        writer has closed it; a copy of a file that a writer had may lack commits, and is refused. The reader's
-        :attr:`path` is ``<bytes>``. Its pickle holds the whole filter.
+        They are checked like a file, and copied. Take them from :meth:`to_bytes`, or from a file whose last writer has
+        closed it. A copy of a file that was open for writing may lack commits, and is refused. The reader's :attr:`path` is
+        ``<bytes>``. Its pickle holds the whole filter.
 
         Args:
             data: a ``bytes``-like object.
@@ -150,8 +150,8 @@ class Reader:
             verify: as for :class:`Reader`.
 
         Raises:
-            Error: the bytes are no filter, or are damaged; the subclasses say what.
-            Invalid: they are a copy of a file that a writer had.
+            Error: the bytes are not a filter, or are damaged; the subclasses say what.
+            Invalid: the bytes are a copy of a file that was open for writing.
 
         >>> import gowk
         >>> with gowk.Writer("seen.gowk", capacity=1000) as seen:
@@ -161,7 +161,7 @@ class Reader:
         True
         """
     def to_bytes(self) -> bytes:
-        """Copies the filter, as of one commit, to bytes: those of the file that :meth:`copy_to` makes.
+        """Copies the filter, as of one commit, to bytes: the same bytes that :meth:`copy_to` writes to a file.
 
         Raises:
             Damaged: a page is damaged.
@@ -200,7 +200,7 @@ class Reader:
         """Like :meth:`count`, for many keys: a NumPy array of uint64. A null has 0."""
     def __len__(self) -> int: ...
     def info(self) -> Info:
-        """The filter's shape, contents and expectations, as of its last commit."""
+        """The filter's shape, contents and expected rates, as of its last commit."""
     @property
     def expected_false_positive_rate(self) -> float:
         """The chance that a key never inserted is found now, 0 to 1."""
@@ -228,11 +228,10 @@ class Reader:
         True
         """
     def reload(self) -> bool:
-        """Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
-        with that file; returns whether it did.
+        """Reopens the filter if another file has taken its name, as after ``mv new.gowk live.gowk``; returns whether it did.
 
-        Every batch begins with such a look, and single lookups look twice a second. Commits, doublings
-        and :meth:`copy_to` over the filter are seen at once without it.
+        Every batch checks this first, and single lookups check twice a second. Commits, doublings and :meth:`copy_to` over
+        the filter are seen at once without it.
         """
     def divide_to(self, destinations: Sequence[_Path], progress: _Told | None = None) -> None:
         """Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
@@ -291,17 +290,17 @@ class Writer:
 
     Args:
         path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
-        mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must exist, ``"x"`` creates one that must
-            not exist, and ``"w"`` creates one and replaces one that exists.
-        counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An
-            existing set is refused then; False accepts an existing filter of either kind.
+        mode: ``"a"`` opens or creates the filter, ``"r+"`` opens an existing filter, ``"x"`` creates a new one, and
+            ``"w"`` creates one, replacing an existing filter.
+        counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. True
+            refuses an existing set; False accepts an existing filter of any kind.
         forget_after: at creation: the filter forgets each key: it keeps the key at least this long after it was first
             seen; a :class:`datetime.timedelta`, or seconds. An existing filter that forgets in another way is refused.
-        forget_within: at creation: it keeps no key this much longer, as long as its time goes on; half of ``forget_after``
-            unless given. The shorter, the more room a key takes.
+        forget_within: at creation: it forgets each key at most this much later, as long as its time goes on; half of
+            ``forget_after`` unless given. The shorter, the more room a key takes.
         refresh: at creation: the time counts from when a key was last seen.
-        keep_newest: at creation: in place of a time and a capacity: the filter keeps so many of the newest keys, and somewhat
-            more, and never grows. An existing filter that keeps other keys is refused.
+        keep_newest: at creation, instead of a time and a capacity: the filter keeps at least this many of the newest
+            keys, and never grows. An existing filter with another setting is refused.
         capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
         false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
             doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -310,7 +309,8 @@ class Writer:
         growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` (unless given) or ``"never"``.
         max_file_size: at creation: the most bytes that the file may have.
         max_false_positive_rate: at creation: the highest expected rate that a doubled filter may have.
-        threads: threads that share the work of a batch, at least 1. wait: seconds to wait for another writer to finish.
+        threads: threads that share the work of a batch, at least 1.
+        wait: seconds to wait for another writer to finish.
         verify: when pages are compared with their checksums; see :class:`Reader`.
         max_kicks: the most entries that one search for a free slot examines.
         void_growth: whether the filter may double although most of its entries would be copied to both sides.
@@ -318,8 +318,8 @@ class Writer:
             no ``capacity``, rate, slots or seed beside it.
         shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
             shard is refused with :class:`Invalid`.
-        clock_is_right: believe the clock, even if a forgetting filter would forget all keys at once by it, or has come to a
-            later time.
+        clock_is_right: believe the clock, even if a forgetting filter would then forget all keys at once, or if the
+            filter's time is later than the clock.
 
     Raises:
         Locked: another writer has the filter.
@@ -373,12 +373,12 @@ class Writer:
     def insert_many_at(self, keys: _Keys, times: _Times) -> InsertedAt:
         """Stores many keys that were seen at these times in a forgetting filter; see :meth:`insert_many`.
 
-        The filter's time is that of the latest key, or of the clock in the other methods. It never goes back. A key that
-        would be forgotten already is *late*; one that is more than five minutes ahead of the clock is *early*. Neither is
-        stored.
+        This moves the filter's time to the time of the latest key; the other methods move it to the time of the clock. It
+        never goes back. A key whose time is so old that it would be forgotten already is *late*; a key more than five
+        minutes ahead of the clock is *early*. Neither is stored.
 
         Args:
-            keys: as for :meth:`insert_many`. Those without a value are skipped.
+            keys: as for :meth:`insert_many`. Nulls are skipped.
             times: one for each key: a NumPy array of ``datetime64`` (UTC), Arrow timestamps, a column of pandas, or an
                 iterable of :class:`datetime.datetime` with a time zone. Numbers below 10**11 are seconds since 1970, and
                 others milliseconds.
@@ -388,7 +388,7 @@ class Writer:
 
         Raises:
             WrongKind: the filter does not forget.
-            WrongClock: the times would leap so far ahead that every key is forgotten at once; see ``clock_is_right``.
+            WrongClock: the times are so far ahead that every key would be forgotten at once; see ``clock_is_right``.
             ValueError: there are not as many times as keys, or one is missing.
             NoRoom: see :meth:`insert_many`.
 
@@ -399,15 +399,15 @@ class Writer:
         (array([ True,  True, False]), datetime.timedelta(days=30))
         """
     def insert_for(self, key: _Key, lifetime: timedelta | float) -> bool:
-        """Stores the key in a forgetting filter for this lifetime from now on, a ``timedelta`` or seconds; returns whether it is
-        **new**. See :meth:`insert_many_for`.
+        """Stores the key in a forgetting filter, and keeps it for this lifetime from now on, a ``timedelta`` or seconds;
+        returns whether it is **new**. See :meth:`insert_many_for`.
         """
     def insert_many_for(self, keys: _Keys, lifetimes: _Lifetimes) -> NDArray[np.bool_]:
         """Stores many keys in a forgetting filter, each for a lifetime of its own from now on; returns which are **new**, as
-        :meth:`insert_many` does. A key that is there is kept until the later of both expiries.
+        :meth:`insert_many` does. A key that is there already keeps the later of its two expiry times.
 
         Args:
-            keys: as for :meth:`insert_many`. Those without a value are skipped.
+            keys: as for :meth:`insert_many`. Nulls are skipped.
             lifetimes: one for each key: a NumPy array of ``timedelta64``, Arrow durations, a column of pandas, or an
                 iterable of :class:`datetime.timedelta` or seconds; or a single one for all keys. At most the
                 ``forget_after`` of the filter.
@@ -423,12 +423,13 @@ class Writer:
         (array([ True,  True, False]), False)
         """
     def sweep(self) -> int:
-        """Brings a forgetting filter to the time of the clock, and empties the room of all keys that it forgets. Returns how
-        many entries that were. Only a filter that gets no keys needs it; see ``docs/forgetting.md``.
+        """Moves a forgetting filter to the time of the clock, and frees the slots of expired keys. Returns how many entries it
+        freed. Only a filter that gets no keys needs it; see ``docs/forgetting.md``.
 
         Raises:
             WrongKind: the filter does not forget.
-            WrongClock: the clock would forget every key at once, or is behind the filter's time; see ``clock_is_right``.
+            WrongClock: every key would be forgotten at once, or the clock is behind the filter's time; see
+                ``clock_is_right``.
         """
     def add(self, key: _Key) -> None:
         """Like :meth:`insert`, without an answer."""
@@ -449,7 +450,7 @@ class Writer:
     def insert(self, key: _Key) -> bool:
         """Stores the key; returns whether it is **new**, which means that it was not there before.
 
-        A set stores it unless it is found. A counting filter stores one more copy in any case.
+        A set stores it unless it is found. A counting filter always stores one more copy.
 
         Raises:
             TypeError: the key is neither ``str`` nor ``bytes``-like.
@@ -541,11 +542,11 @@ class Writer:
             Invalid: the filter has not doubled, or its entries do not fit into half of the slots.
         """
     def merge(self, other: Reader, *, progress: _Told | None = None) -> None:
-        """Stores everything that another filter holds, as part of the open transaction. This needs no keys, and gives the
+        """Stores all entries of another filter, as part of the open transaction, without the original keys. The result is the
         union of two sets, or the sum of two counting filters.
 
-        Both need the same kind, seed, slots and shard, as a filter that was made with ``like=other`` has. The merge
-        takes the time of a doubling, however little the other one holds. The other's metadata is not taken over.
+        Both need the same kind, seed, slots and shard: create one of them with ``like=other``. The merge takes as long as a
+        doubling, however few keys the other filter holds. The other's metadata is not taken over.
 
         Args:
             other: a reader of the other filter.
@@ -644,8 +645,8 @@ class Store:
     After :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
 
     Args:
-        path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``. Credentials, region and endpoint are those of
-            the environment (``AWS_ACCESS_KEY_ID`` and so on), as ``docs/operating.md`` says.
+        path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``. Credentials, region and endpoint come from
+            the environment (``AWS_ACCESS_KEY_ID`` and so on); see ``docs/operating.md``.
         version: the number of a version to look into, instead of the newest.
         copies: a folder with copies of files of shards, under their own names. A copy is read instead of the store's
             own file; see :attr:`files`. Copies are a cache: if a copy fails, the store's own file is read. A copy fails
@@ -654,7 +655,7 @@ class Store:
         threads: threads that share the work of a batch, at least 1.
         on_damage: see :class:`Reader`.
         verify: see :class:`Reader`.
-        clock_is_right: of a forgetting store: see :class:`Writer`.
+        clock_is_right: for a forgetting store; see :class:`Writer`.
 
     Raises:
         NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
@@ -720,8 +721,8 @@ class Store:
             shards: the number of filters that divide all keys, 1 to 65536. A good size for the file of a shard is 1 to
                 4 GiB.
             counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
-            forget_after: the store forgets each key after this time; see :class:`Writer`. Each version has a time, by which
-                it is judged: that of the clock or of the latest key when it was committed.
+            forget_after: the store forgets each key after this time; see :class:`Writer`. Lookups in a version judge by the
+                version's own time: the clock's, or the latest key's, when it was committed.
             forget_within: see :class:`Writer`.
             refresh: see :class:`Writer`.
             capacity: distinct keys that all shards together take before they have to double; a million unless given.
@@ -732,8 +733,8 @@ class Store:
             max_file_size: the most bytes that the file of a shard may have.
             max_false_positive_rate: the highest expected rate that a doubled shard may have.
             threads: see :class:`Store`.
-            filter: a filter that is divided to make the store, which then gives the same answers, wrong ones included.
-                Give none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
+            filter: a filter to divide among the shards. The store then gives the same answers, wrong ones included. Give
+                none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
             progress: called with the number of regions of ``filter`` that are divided, and of all its regions. If it
                 raises, the call ends.
 
@@ -756,25 +757,23 @@ class Store:
         """How many shards there are."""
     @property
     def requests(self) -> Requests | None:
-        """The requests that this object has made to the server of a bucket since it was opened, and those of the objects that
-        ``at`` and ``before`` gave for it; None for a store in a folder.
+        """The requests to the server of a bucket that this object has made since it was opened, including requests of store
+        objects that its ``at`` and ``before`` returned; None for a store in a folder.
         """
     @property
     def files(self) -> Mapping[int, ShardFile]:
-        """The file of each shard that has one, by the shard's number from 0. A shard without a file has only what runs have
-        for it. Runs are not among these files.
+        """The file of each shard that has one, by the shard's number from 0. A shard without a file has only records in runs.
+        Runs are not among these files.
 
-        A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for any
-        time, and be read by ``Store(path, version=..., copies=folder)``. Copy to another name first and then rename, so
+        A file never changes, and no two files have the same name. So a copy under that name on a local disk stays good for
+        any time, and ``Store(path, version=..., copies=folder)`` reads it. Copy to another name first and then rename, so
         that nobody finds half a copy.
         """
     @property
     def tokens(self) -> Mapping[str, StoreToken]:
         """The last token of each application, by its name."""
     def take_refused_copies(self) -> list[Path]:
-        """The copies in ``copies`` that failed since the last call, so that the caller can remove them. This object no
-        longer reads them.
-        """
+        """The copies in ``copies`` that failed since the last call. This object no longer reads them: remove them."""
     def info(self) -> StoreInfo:
         """The store's fixed properties, and the version in numbers. This opens no file of a shard."""
     def log(self) -> list[StoreVersion]:
@@ -813,20 +812,20 @@ class Store:
 
         Args:
             keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
-            at: of a forgetting store: judge by this time, if it is later than the version's; see :meth:`update_time`.
+            at: for a forgetting store: judge by this time, if it is later than the version's time; see :meth:`update_time`.
 
         Raises:
             TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
             NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`reload`.
-            Damaged: the file of a shard is missing, or is not the one that the version names.
+            Damaged: the file of a shard is missing, or is not the file that the version names.
         """
     def update_time(self) -> datetime | None:
-        """The time by which an update of this version judges keys that come now: that of the clock; or, of a store that
-        :meth:`before` gave for a token that was committed, the one that its commit had come to. None unless the store forgets.
+        """The time that an update of this version uses to judge which keys have expired: now, by the clock. If :meth:`before`
+        returned this store for a token that was committed, it is the time of that commit. None unless the store forgets.
 
-        Programs that divide a batch among processes ask once, and give the time to ``contains_many`` (``at``) and
-        ``insert_many_at``. With a clock of its own in each process, a key that expires meanwhile would be there for one and
-        gone for another.
+        A program that divides a batch among processes should call this once, and pass the time to ``contains_many`` (``at``)
+        and ``insert_many_at``. If each process read its own clock, a key that expires during the batch could be present for
+        one process and gone for another.
 
         Raises:
             WrongClock: the clock would make the store forget every key at once, or is behind the store's time.
@@ -849,12 +848,12 @@ class Store:
     def shard(self, number: int) -> Reader | None:
         """A reader of one shard alone, whose file matches its row in the version; None if the shard is empty.
 
-        A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies``, if there is one
-        that has not failed so far. If that copy fails later, this reader raises, and the store reads its own file.
+        A key of another shard is refused with :class:`Invalid`. The reader opens the copy in ``copies`` unless that has
+        failed before. If the copy fails later, this reader raises, and the store reads its own file.
 
         Raises:
             IndexError: there is no such shard.
-            Damaged: the file is not the one that the version names.
+            Damaged: the file is not the file that the version names.
         """
     def update(
         self,
@@ -873,10 +872,10 @@ class Store:
             token: an application, a number, and perhaps a state that the application keeps. A commit with a token
                 happens once, however often it is tried. Numbers of an application ascend.
             operation: a word for the log that says what the commit does.
-            scratch: a folder for working copies and runs, such as one on a fast local disk, instead of the store's own.
-                They move into the store when they are sealed. A killed process leaves its own there: remove them when no
-                update uses the folder.
-            rewriting: rewrite each shard that keys come for, however few they are, so that no run is written.
+            scratch: a folder for working copies and runs instead of the store's own, for example on a fast local disk. They
+                move into the store when they are sealed. A killed process leaves its files there: remove them when no update
+                uses the folder.
+            rewriting: rewrite each shard that gets any keys, so that no run is written.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -972,19 +971,19 @@ class Store:
     ) -> StoreCommit:
         """Publishes a version with sealed files, which other processes may have made: all or nothing.
 
-        Commits made since the base stay: the changes are put on top of them. Several runs become one first. Then this store
-        object moves to the newest version.
+        Commits made since the base stay: the changes are put on top of them. Several runs are merged into one first. At the
+        end this store object moves to the newest version.
 
         Args:
             sealed: the files that :meth:`Update.seal` returned: runs, and at most one file for each shard.
-            base: the version that the updates were made on; unless given, that of ``sealed``.
+            base: the version that the updates were made on; unless given, the base of ``sealed``.
             token: see :meth:`update`. If this token was committed before, nothing is changed.
-            operation: what it is, in a word, for the log.
-            folds: also fold the shards for which that is due after the commit, in this process. See :meth:`compact`.
+            operation: a word for the log that says what the commit does.
+            folds: after the commit, also fold the shards that are due, in this process. See :meth:`compact`.
 
         Raises:
             Conflict: since the base, another commit has brought one of the keys, or has changed a shard that this one
-                rewrites; the attribute ``version`` is that commit's version. Or a vacuum has given up updates with a base
+                rewrites; the attribute ``version`` is that commit's version. Or a vacuum has ruled out updates with a base
                 as old as this.
             Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard; or the
                 application has committed a higher token than this.
@@ -1001,8 +1000,8 @@ class Store:
     def distinct(self, capacity: int, *, folder: _Path | None = None) -> Distinct:
         """A set of keys that is thrown away, for finding equal keys within a batch.
 
-        It takes keys of all shards. Its false-positive rate is that of the store when it is created. The same keys in
-        the same order get the same answers each time.
+        It takes keys of all shards. It gets the store's false-positive rate of the moment when it is created. The same keys
+        in the same order get the same answers each time.
 
         Args:
             capacity: distinct keys that it takes before it has to double.
@@ -1010,15 +1009,15 @@ class Store:
                 given.
         """
     def compact(self, *, all: bool = False, progress: _Told | None = None) -> CompactReport:
-        """Folds what runs have into the files of the shards. Commits do so as it becomes due.
+        """Folds the records of runs into the files of the shards. Commits fold shards as they become due.
 
-        It may run beside any other use of the store: where another process rewrites a shard meanwhile, that counts. If the
-        call is interrupted, the store stays as it was. The old files stay until a vacuum. Then this store object moves to
-        the newest version.
+        It may run beside any other use of the store. If another process rewrites a shard during the call, that file is kept
+        instead of the folded one. If the call is interrupted, the store stays as it was. Old files stay until a vacuum. At
+        the end this store object moves to the newest version.
 
         Args:
-            all: fold every shard for which a run has a record, not only those for which that is due.
-            progress: called with the number of shards folded, and of all that are to be. If it raises, the call ends.
+            all: fold every shard that has a record in a run, not only shards that are due.
+            progress: called with the number of shards folded, and of all shards to fold. If it raises, the call ends.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -1029,11 +1028,12 @@ class Store:
         """The shards of this version that should be folded, for :meth:`fold`, perhaps in many processes.
 
         Args:
-            all: every shard for which a run has a record, not only those for which folding is due.
+            all: every shard that has a record in a run, not only shards that are due.
         """
     def fold(self, shard: int, *, scratch: _Path | None = None) -> Sealed | None:
-        """Makes a new file of a shard with what runs have for it in this version. :meth:`commit_folds` publishes it, here or in
-        another process. None if the shard has no room, and must not grow: its keys stay in the runs.
+        """Writes a new file of a shard that includes its records in the runs of this version. :meth:`commit_folds` publishes
+        it, here or in another process. Returns None if the shard has no room and must not grow: its records stay in the
+        runs.
 
         Args:
             shard: its number, from 0.
@@ -1041,14 +1041,15 @@ class Store:
 
         Raises:
             IndexError: there is no such shard.
-            Conflict: a vacuum has given up updates with a base as old as this.
+            Conflict: a vacuum has ruled out updates with a base as old as this.
         """
     def commit_folds(self, folds: Iterable[Sealed]) -> CompactReport:
-        """Publishes a version with the files that :meth:`fold` has made of one version's shards. Where another process has
-        rewritten a shard meanwhile, its file is left out. Then this store object moves to the newest version.
+        """Publishes a version with the files that :meth:`fold` has made of one version's shards. If another process has
+        rewritten a shard since that version, the folded file of that shard is left out. At the end this store object moves
+        to the newest version.
 
         Raises:
-            Invalid: a file belongs to another store or version, is no fold, or two files belong to one shard.
+            Invalid: a file belongs to another store or version, is not a fold, or two files belong to one shard.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -1058,8 +1059,8 @@ class Store:
         True
         """
     def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
-        """Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
-        committed. Nothing else ever removes a file of the store.
+        """Removes old versions, files that only they name, and files of updates that can no longer be committed. Nothing else
+        ever removes a file of the store.
 
         Args:
             keep: the number of versions that stay at any age, the newest included.
@@ -1073,9 +1074,9 @@ class Store:
     def verify(self, progress: _Told | None = None) -> dict[int | str, Report | Error]:
         """Reads every page of every file that the version names, and compares it with its checksum and with the counters.
 
-        Returns a report for each file: under its number for that of a shard, and under its name for a run. For a file that
-        cannot be opened or is not the one that the version names, and for a damaged run, there is the exception instead. It
-        reads the store's own files, not those in ``copies``.
+        Returns a report for each file. The key is the number of the shard, or the name of the run. If a file cannot be
+        opened or is not the file that the version names, or if a run is damaged, the value is the exception instead. Only
+        the store's own files are read, not the copies in ``copies``.
 
         Args:
             progress: called with the number of files read, and of all files. If it raises, the call ends.
@@ -1094,11 +1095,12 @@ class Store:
 class Update:
     """Changes to a store, made on one version of it. Nobody sees them before their commit.
 
-    :meth:`Store.update` begins one. It keeps the keys as records in memory, some 50 bytes each, which its commit writes to
-    one run. A shard that gets more than 8192 of them, and more than a sixteenth of its entries, is rewritten instead, at
-    the latest once they are half as many again: it gets a working copy. As a context manager an update commits at the end
-    of the block; an exception gives it up. Any number of updates may be made at the same time. Of two that bring the same
-    key, or one of them a key of a shard that the other rewrites, the one that commits first wins.
+    :meth:`Store.update` begins one. It keeps the keys as records in memory, some 50 bytes each, and its commit writes
+    them to one run. A shard that gets many keys gets a working copy and is rewritten instead: no shard before 8192 keys
+    and a sixteenth of its entries, and every shard at one and a half times as many. As a context manager an update
+    commits at the end of the block; an exception gives it up. Any number of updates may be made at the same time. Two
+    updates conflict if both bring the same key, or if one brings a key of a shard that the other rewrites: the first to
+    commit wins.
 
     An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
     """
@@ -1119,7 +1121,7 @@ class Update:
         """
     def insert_many_at(self, keys: _Keys, times: _Times) -> InsertedAt:
         """Stores keys that were seen at these times in an update of a forgetting store, as :meth:`Writer.insert_many_at` does
-        in a filter. The commit brings the store to the time of the latest.
+        in a filter. The commit moves the store's time to the time of the latest key.
         """
     def insert_many_for(self, keys: _Keys, lifetimes: _Lifetimes) -> NDArray[np.bool_]:
         """Stores keys in an update of a forgetting store, each for a lifetime of its own, as :meth:`Writer.insert_many_for` does in
@@ -1142,23 +1144,23 @@ class Update:
     def commit(self, *, rebase: bool = False) -> StoreCommit:
         """Ends the update: seals what was changed, and publishes a version with it.
 
-        Errors are those of :meth:`Store.commit`. After an error the update is lost.
+        Raises the same errors as :meth:`Store.commit`. After an error the update is lost.
 
         Args:
-            rebase: if other commits have brought some of the same keys since the base, judge these keys again instead of
-                raising :class:`Conflict`: they are not new after all. The outcome's ``rejudged`` counts them, and
-                :meth:`rejudged` names them. An update that rewrites shards or has removed keys may still be in conflict.
+            rebase: if other commits have inserted some of the same keys since the base, commit nevertheless instead of
+                raising :class:`Conflict`: these keys count as not new. The outcome's ``rejudged`` counts them, and
+                :meth:`rejudged` names them. An update that rewrites shards or has removed keys may still conflict.
         """
     def rejudged(self, keys: _Keys) -> NDArray[np.bool_]:
-        """After ``commit(rebase=True)``: which of these keys had another commit brought, so that they were not new after all: a
-        NumPy array of bool, one a key, in their order.
+        """After ``commit(rebase=True)``: which of these keys another commit had inserted first, so that they were not new after
+        all: a NumPy array of bool, one a key, in their order.
 
         >>> import gowk
         >>> store = gowk.Store.create("crawl.store", shards=4)
         >>> update = store.update()
         >>> update.insert_many(["a", "b"])
         array([ True,  True])
-        >>> new = store.insert_many(["b", "c"])      # another process, meanwhile
+        >>> new = store.insert_many(["b", "c"])      # by another process
         >>> update.commit(rebase=True).rejudged
         1
         >>> update.rejudged(["a", "b"])
@@ -1181,8 +1183,8 @@ class Update:
 
 @final
 class Sealed:
-    """A new file of a shard, or a run, in its place in the store, that no version names yet. This is a small value, sent by
-    pickle or as text from the process that made the file to the one that commits it.
+    """A new file of a shard, or a run, in its place in the store, that no version names yet. This object is only a
+    description: the process that made the file sends it, by pickle or as text, to the process that commits.
 
     If it is never committed, a later vacuum removes the file.
     """
@@ -1226,8 +1228,8 @@ class Distinct:
     def contains_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Looks up many keys: a NumPy array of bool, one a key, in their order."""
     def insert_many(self, keys: _Keys) -> NDArray[np.bool_]:
-        """Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in
-        their order. Of equal keys, only the first can be new. A null has False.
+        """Stores all keys that are not found; returns which were **new**: a NumPy array of bool, one a key, in their order. Of
+        equal keys, only the first can be new. A null has False.
         """
     def close(self) -> None:
         """Throws the set away. Closing again does nothing."""
@@ -1280,7 +1282,7 @@ class Job:
         """The filter, or the store; of a store in a bucket, its address as text."""
     @property
     def output(self) -> Path | None:
-        """The file for keys seen for the first time; None if there is none."""
+        """The file for keys seen for the first time, or None."""
     def run(
         self,
         *,
@@ -1293,8 +1295,8 @@ class Job:
     ) -> Summary:
         """Reads everything new in the inputs into the filter, and returns a summary.
 
-        After an exception or a kill, all commits stay, and running the job again goes on from the last one. Ctrl-C
-        commits the keys read so far, and then raises :class:`KeyboardInterrupt`.
+        After an exception or a kill, all commits stay, and the next run goes on from the last commit. Ctrl-C commits the
+        keys read until then, and raises :class:`KeyboardInterrupt`.
 
         Args:
             progress: called with a :class:`Progress` now and then, at least five times a second, and with a
@@ -1307,8 +1309,8 @@ class Job:
             wait: seconds to wait for another writer to finish.
 
         Raises:
-            JobError: an input, the output, or the cursor that the filter keeps of the job is not as it should be. Its
-                attribute ``committed`` has the number of keys of this run that are committed, if there are any.
+            JobError: an input, the output, or the cursor that the filter keeps for the job is not usable. Its attribute
+                ``committed`` has the number of keys that this run committed, if any.
             Error: an operation on the filter failed.
         """
     def plan(
@@ -1316,7 +1318,7 @@ class Job:
     ) -> Plan:
         """What :meth:`run` would do. Nothing changes, except that a filter whose writer died is recovered.
 
-        Arguments and errors are those of :meth:`run`.
+        Takes the same arguments and raises the same errors as :meth:`run`.
         """
     def forget(self, name: str | None = None) -> None:
         """Removes the cursor of a job from the filter, of this job unless another is named, so that its next run begins
@@ -1327,17 +1329,17 @@ class Job:
         """
 
 def command(arguments: Sequence[str]) -> int:
-    """Runs the command-line tool with these arguments, the first of which is its name; returns the exit code."""
+    """Runs the command-line tool with these arguments; the first is the tool's name. Returns the exit code."""
 def join(shards: Sequence[Reader], destination: _Path, progress: _Told | None = None) -> None:
     """Joins shards, given in their order, into one filter at ``destination``, where there must be none.
 
-    They need the same seed and the same slots. The outcome answers as each of them does on its keys.
+    All need the same seed and the same slots. The joined filter gives the same answers as the shards.
 
     Args:
-        shards: all shards there are, or some of them that one shard of fewer would hold.
+        shards: all shards, or a group of them that makes up one shard of a coarser division.
         destination: the file.
         progress: called with the number of regions written, and of all regions. If it raises, the call ends.
 
     Raises:
-        Invalid: they differ in what must be equal, which the message says.
+        Invalid: the shards differ in a property that must be equal; the message names it.
     """

@@ -59,7 +59,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
-    """A filter's shape, contents and expectations, as of its last commit.
+    """A filter's shape, contents and expected rates, as of its last commit.
 
     That of a :class:`~gowk.Writer` includes the open transaction.
     """

@@ -86,7 +86,7 @@ struct Feeder<O: Operation> {
     done: usize,
     /// The number of rows after them that may have been taken.
     doubtful: usize,
-    /// The first refused row among those done, and the number of refused rows.
+    /// The first refused row up to here, and the number of refused rows.
     refused: Option<(usize, usize)>,
 }
 
@@ -163,7 +163,7 @@ impl<O: Operation> Feeder<O> {
             }
         }
         drop(calling);
-        // The keys before an item that is not a key are taken, like those of the chunks before.
+        // Keys before an item that is not a key are taken, as in earlier chunks.
         if flat.len() > 0 && (stopped.is_none() || self.operation.afterwards().is_some()) {
             self.take(py, &Rows::Flat(&flat))?;
         }

@@ -85,7 +85,7 @@ impl Job {
         store::place(py, self.0.filter())
     }
 
-    /// The file for keys seen for the first time; None if there is none.
+    /// The file for keys seen for the first time, or None.
     #[getter]
     fn output(&self) -> Option<PathBuf> {
         self.0.output()
@@ -93,8 +93,8 @@ impl Job {
 
     /// Reads everything new in the inputs into the filter, and returns a summary.
     ///
-    /// After an exception or a kill, all commits stay, and running the job again goes on from the last one. Ctrl-C
-    /// commits the keys read so far, and then raises :class:`KeyboardInterrupt`.
+    /// After an exception or a kill, all commits stay, and the next run goes on from the last commit. Ctrl-C commits the
+    /// keys read until then, and raises :class:`KeyboardInterrupt`.
     ///
     /// Args:
     ///     progress: called with a :class:`Progress` now and then, at least five times a second, and with a
@@ -107,8 +107,8 @@ impl Job {
     ///     wait: seconds to wait for another writer to finish.
     ///
     /// Raises:
-    ///     JobError: an input, the output, or the cursor that the filter keeps of the job is not as it should be. Its
-    ///         attribute ``committed`` has the number of keys of this run that are committed, if there are any.
+    ///     JobError: an input, the output, or the cursor that the filter keeps for the job is not usable. Its attribute
+    ///         ``committed`` has the number of keys that this run committed, if any.
     ///     Error: an operation on the filter failed.
     #[pyo3(signature = (*, progress=None, restart=None, forget_missing=false, new_output=false, threads=1,
         wait=0.0))]
@@ -160,7 +160,7 @@ impl Job {
 
     /// What :meth:`run` would do. Nothing changes, except that a filter whose writer died is recovered.
     ///
-    /// Arguments and errors are those of :meth:`run`.
+    /// Takes the same arguments and raises the same errors as :meth:`run`.
     #[pyo3(signature = (*, restart=None, forget_missing=false, new_output=false))]
     fn plan<'py>(
         &self,

@@ -36,7 +36,7 @@ fn array_of<T: Element>(py: Python<'_>, answers: Vec<T>) -> Bound<'_, PyAny> {
     PyArray1::from_vec(py, answers).into_any()
 }
 
-/// Runs the command-line tool with these arguments, the first of which is its name; returns the exit code.
+/// Runs the command-line tool with these arguments; the first is the tool's name. Returns the exit code.
 #[pyfunction]
 fn command(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| gowk_cli::run(arguments))

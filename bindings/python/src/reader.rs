@@ -115,9 +115,9 @@ impl Reader {
 
     /// Reads a filter from the bytes of its file: embedded in a program, received, or taken from an archive.
     ///
-    /// They are checked as a file is, and copied. :meth:`to_bytes` gives such bytes, and so does every file whose last
-    /// writer has closed it; a copy of a file that a writer had may lack commits, and is refused. The reader's
-    /// :attr:`path` is ``<bytes>``. Its pickle holds the whole filter.
+    /// They are checked like a file, and copied. Take them from :meth:`to_bytes`, or from a file whose last writer has
+    /// closed it. A copy of a file that was open for writing may lack commits, and is refused. The reader's :attr:`path` is
+    /// ``<bytes>``. Its pickle holds the whole filter.
     ///
     /// Args:
     ///     data: a ``bytes``-like object.
@@ -126,8 +126,8 @@ impl Reader {
     ///     verify: as for :class:`Reader`.
     ///
     /// Raises:
-    ///     Error: the bytes are no filter, or are damaged; the subclasses say what.
-    ///     Invalid: they are a copy of a file that a writer had.
+    ///     Error: the bytes are not a filter, or are damaged; the subclasses say what.
+    ///     Invalid: the bytes are a copy of a file that was open for writing.
     ///
     /// >>> import gowk
     /// >>> with gowk.Writer("seen.gowk", capacity=1000) as seen:
@@ -141,7 +141,7 @@ impl Reader {
         Self::of_bytes(data, threads, on_damage, verify)
     }
 
-    /// Copies the filter, as of one commit, to bytes: those of the file that :meth:`copy_to` makes.
+    /// Copies the filter, as of one commit, to bytes: the same bytes that :meth:`copy_to` writes to a file.
     ///
     /// Raises:
     ///     Damaged: a page is damaged.
@@ -214,11 +214,10 @@ impl Reader {
         &self.path
     }
 
-    /// Looks whether the filter's name leads to another file by now, as after ``mv new.gowk live.gowk``, and goes on
-    /// with that file; returns whether it did.
+    /// Reopens the filter if another file has taken its name, as after ``mv new.gowk live.gowk``; returns whether it did.
     ///
-    /// Every batch begins with such a look, and single lookups look twice a second. Commits, doublings
-    /// and :meth:`copy_to` over the filter are seen at once without it.
+    /// Every batch checks this first, and single lookups check twice a second. Commits, doublings and :meth:`copy_to` over
+    /// the filter are seen at once without it.
     fn reload(&self, py: Python<'_>) -> PyResult<bool> {
         let reader = self.reader(py)?;
         failure::done(py, py.detach(|| reader.reload()))
@@ -252,7 +251,7 @@ impl Reader {
         Ok(info.copies as usize)
     }
 
-    /// The filter's shape, contents and expectations, as of its last commit.
+    /// The filter's shape, contents and expected rates, as of its last commit.
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         info::info(py, &failure::done(py, self.reader(py)?.info())?)
     }
@@ -354,15 +353,15 @@ impl Reader {
 
 /// Joins shards, given in their order, into one filter at ``destination``, where there must be none.
 ///
-/// They need the same seed and the same slots. The outcome answers as each of them does on its keys.
+/// All need the same seed and the same slots. The joined filter gives the same answers as the shards.
 ///
 /// Args:
-///     shards: all shards there are, or some of them that one shard of fewer would hold.
+///     shards: all shards, or a group of them that makes up one shard of a coarser division.
 ///     destination: the file.
 ///     progress: called with the number of regions written, and of all regions. If it raises, the call ends.
 ///
 /// Raises:
-///     Invalid: they differ in what must be equal, which the message says.
+///     Invalid: the shards differ in a property that must be equal; the message names it.
 #[pyfunction]
 #[pyo3(signature = (shards, destination, progress=None))]
 pub(crate) fn join(

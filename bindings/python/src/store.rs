@@ -49,8 +49,8 @@ pub(crate) use update::Update;
 /// After :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
 ///
 /// Args:
-///     path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``. Credentials, region and endpoint are those of
-///         the environment (``AWS_ACCESS_KEY_ID`` and so on), as ``docs/operating.md`` says.
+///     path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``. Credentials, region and endpoint come from
+///         the environment (``AWS_ACCESS_KEY_ID`` and so on); see ``docs/operating.md``.
 ///     version: the number of a version to look into, instead of the newest.
 ///     copies: a folder with copies of files of shards, under their own names. A copy is read instead of the store's
 ///         own file; see :attr:`files`. Copies are a cache: if a copy fails, the store's own file is read. A copy fails
@@ -59,7 +59,7 @@ pub(crate) use update::Update;
 ///     threads: threads that share the work of a batch, at least 1.
 ///     on_damage: see :class:`Reader`.
 ///     verify: see :class:`Reader`.
-///     clock_is_right: of a forgetting store: see :class:`Writer`.
+///     clock_is_right: for a forgetting store; see :class:`Writer`.
 ///
 /// Raises:
 ///     NotFound: there is no such folder, or the version was vacuumed or never made. It is a :class:`FileNotFoundError` too.
@@ -144,8 +144,8 @@ impl Store {
         Ok(self.opened(py)?.reader.store().description().shards)
     }
 
-    /// The requests that this object has made to the server of a bucket since it was opened, and those of the objects that
-    /// ``at`` and ``before`` gave for it; None for a store in a folder.
+    /// The requests to the server of a bucket that this object has made since it was opened, including requests of store
+    /// objects that its ``at`` and ``before`` returned; None for a store in a folder.
     #[getter]
     fn requests<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let requests = self.opened(py)?.reader.store().requests();
@@ -206,12 +206,12 @@ impl Store {
     ///
     /// Args:
     ///     keys: any iterable of keys, a NumPy array, or Arrow data; see :meth:`Reader.contains_many`.
-    ///     at: of a forgetting store: judge by this time, if it is later than the version's; see :meth:`update_time`.
+    ///     at: for a forgetting store: judge by this time, if it is later than the version's time; see :meth:`update_time`.
     ///
     /// Raises:
     ///     TypeError: one of the keys is neither ``str`` nor ``bytes``-like; the message names it by its index.
     ///     NotFound: the version was removed by a vacuum before the file of a shard was opened; :meth:`reload`.
-    ///     Damaged: the file of a shard is missing, or is not the one that the version names.
+    ///     Damaged: the file of a shard is missing, or is not the file that the version names.
     #[pyo3(signature = (keys, *, at=None))]
     fn contains_many<'py>(
         &self,
@@ -224,12 +224,12 @@ impl Store {
         Ok(array_of(keys.py(), lookups::contains(reader, keys, self.asked.threads)?))
     }
 
-    /// The time by which an update of this version judges keys that come now: that of the clock; or, of a store that
-    /// :meth:`before` gave for a token that was committed, the one that its commit had come to. None unless the store forgets.
+    /// The time that an update of this version uses to judge which keys have expired: now, by the clock. If :meth:`before`
+    /// returned this store for a token that was committed, it is the time of that commit. None unless the store forgets.
     ///
-    /// Programs that divide a batch among processes ask once, and give the time to ``contains_many`` (``at``) and
-    /// ``insert_many_at``. With a clock of its own in each process, a key that expires meanwhile would be there for one and
-    /// gone for another.
+    /// A program that divides a batch among processes should call this once, and pass the time to ``contains_many`` (``at``)
+    /// and ``insert_many_at``. If each process read its own clock, a key that expires during the batch could be present for
+    /// one process and gone for another.
     ///
     /// Raises:
     ///     WrongClock: the clock would make the store forget every key at once, or is behind the store's time.
@@ -266,12 +266,12 @@ impl Store {
 
     /// A reader of one shard alone, whose file matches its row in the version; None if the shard is empty.
     ///
-    /// A key of another shard is refused with :class:`Invalid`. The file is the copy in ``copies``, if there is one
-    /// that has not failed so far. If that copy fails later, this reader raises, and the store reads its own file.
+    /// A key of another shard is refused with :class:`Invalid`. The reader opens the copy in ``copies`` unless that has
+    /// failed before. If the copy fails later, this reader raises, and the store reads its own file.
     ///
     /// Raises:
     ///     IndexError: there is no such shard.
-    ///     Damaged: the file is not the one that the version names.
+    ///     Damaged: the file is not the file that the version names.
     fn shard(&self, py: Python<'_>, number: u32) -> PyResult<Option<Reader>> {
         let opened = self.opened(py)?;
         let reader = &opened.reader;
@@ -303,8 +303,8 @@ impl Store {
     ///     shards: the number of filters that divide all keys, 1 to 65536. A good size for the file of a shard is 1 to
     ///         4 GiB.
     ///     counting: the store counts copies of keys, which can be removed; otherwise it is a set. See :class:`Writer`.
-    ///     forget_after: the store forgets each key after this time; see :class:`Writer`. Each version has a time, by which
-    ///         it is judged: that of the clock or of the latest key when it was committed.
+    ///     forget_after: the store forgets each key after this time; see :class:`Writer`. Lookups in a version judge by the
+    ///         version's own time: the clock's, or the latest key's, when it was committed.
     ///     forget_within: see :class:`Writer`.
     ///     refresh: see :class:`Writer`.
     ///     capacity: distinct keys that all shards together take before they have to double; a million unless given.
@@ -315,8 +315,8 @@ impl Store {
     ///     max_file_size: the most bytes that the file of a shard may have.
     ///     max_false_positive_rate: the highest expected rate that a doubled shard may have.
     ///     threads: see :class:`Store`.
-    ///     filter: a filter that is divided to make the store, which then gives the same answers, wrong ones included.
-    ///         Give none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
+    ///     filter: a filter to divide among the shards. The store then gives the same answers, wrong ones included. Give
+    ///         none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
     ///     progress: called with the number of regions of ``filter`` that are divided, and of all its regions. If it
     ///         raises, the call ends.
     ///
@@ -368,11 +368,11 @@ impl Store {
         gowk::store::Store::is_at(path)
     }
 
-    /// The file of each shard that has one, by the shard's number from 0. A shard without a file has only what runs have
-    /// for it. Runs are not among these files.
+    /// The file of each shard that has one, by the shard's number from 0. A shard without a file has only records in runs.
+    /// Runs are not among these files.
     ///
-    /// A file never changes, and no two have the same name: a copy may be kept on a local disk under the name for any
-    /// time, and be read by ``Store(path, version=..., copies=folder)``. Copy to another name first and then rename, so
+    /// A file never changes, and no two files have the same name. So a copy under that name on a local disk stays good for
+    /// any time, and ``Store(path, version=..., copies=folder)`` reads it. Copy to another name first and then rename, so
     /// that nobody finds half a copy.
     #[getter]
     fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -380,8 +380,7 @@ impl Store {
         described::files(py, opened.reader.store(), opened.reader.version())
     }
 
-    /// The copies in ``copies`` that failed since the last call, so that the caller can remove them. This object no
-    /// longer reads them.
+    /// The copies in ``copies`` that failed since the last call. This object no longer reads them: remove them.
     fn take_refused_copies(&self, py: Python<'_>) -> PyResult<Vec<PathBuf>> {
         Ok(self.opened(py)?.reader.store().take_refused_copies())
     }
@@ -412,10 +411,10 @@ impl Store {
     ///     token: an application, a number, and perhaps a state that the application keeps. A commit with a token
     ///         happens once, however often it is tried. Numbers of an application ascend.
     ///     operation: a word for the log that says what the commit does.
-    ///     scratch: a folder for working copies and runs, such as one on a fast local disk, instead of the store's own.
-    ///         They move into the store when they are sealed. A killed process leaves its own there: remove them when no
-    ///         update uses the folder.
-    ///     rewriting: rewrite each shard that keys come for, however few they are, so that no run is written.
+    ///     scratch: a folder for working copies and runs instead of the store's own, for example on a fast local disk. They
+    ///         move into the store when they are sealed. A killed process leaves its files there: remove them when no update
+    ///         uses the folder.
+    ///     rewriting: rewrite each shard that gets any keys, so that no run is written.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -487,19 +486,19 @@ impl Store {
 
     /// Publishes a version with sealed files, which other processes may have made: all or nothing.
     ///
-    /// Commits made since the base stay: the changes are put on top of them. Several runs become one first. Then this store
-    /// object moves to the newest version.
+    /// Commits made since the base stay: the changes are put on top of them. Several runs are merged into one first. At the
+    /// end this store object moves to the newest version.
     ///
     /// Args:
     ///     sealed: the files that :meth:`Update.seal` returned: runs, and at most one file for each shard.
-    ///     base: the version that the updates were made on; unless given, that of ``sealed``.
+    ///     base: the version that the updates were made on; unless given, the base of ``sealed``.
     ///     token: see :meth:`update`. If this token was committed before, nothing is changed.
-    ///     operation: what it is, in a word, for the log.
-    ///     folds: also fold the shards for which that is due after the commit, in this process. See :meth:`compact`.
+    ///     operation: a word for the log that says what the commit does.
+    ///     folds: after the commit, also fold the shards that are due, in this process. See :meth:`compact`.
     ///
     /// Raises:
     ///     Conflict: since the base, another commit has brought one of the keys, or has changed a shard that this one
-    ///         rewrites; the attribute ``version`` is that commit's version. Or a vacuum has given up updates with a base
+    ///         rewrites; the attribute ``version`` is that commit's version. Or a vacuum has ruled out updates with a base
     ///         as old as this.
     ///     Invalid: a sealed file belongs to another store or base, is a fold, or two files belong to one shard; or the
     ///         application has committed a higher token than this.
@@ -526,8 +525,8 @@ impl Store {
 
     /// A set of keys that is thrown away, for finding equal keys within a batch.
     ///
-    /// It takes keys of all shards. Its false-positive rate is that of the store when it is created. The same keys in
-    /// the same order get the same answers each time.
+    /// It takes keys of all shards. It gets the store's false-positive rate of the moment when it is created. The same keys
+    /// in the same order get the same answers each time.
     ///
     /// Args:
     ///     capacity: distinct keys that it takes before it has to double.
@@ -538,15 +537,15 @@ impl Store {
         Distinct::new(py, self.opened(py)?.reader.store().description(), capacity, folder.as_deref())
     }
 
-    /// Folds what runs have into the files of the shards. Commits do so as it becomes due.
+    /// Folds the records of runs into the files of the shards. Commits fold shards as they become due.
     ///
-    /// It may run beside any other use of the store: where another process rewrites a shard meanwhile, that counts. If the
-    /// call is interrupted, the store stays as it was. The old files stay until a vacuum. Then this store object moves to
-    /// the newest version.
+    /// It may run beside any other use of the store. If another process rewrites a shard during the call, that file is kept
+    /// instead of the folded one. If the call is interrupted, the store stays as it was. Old files stay until a vacuum. At
+    /// the end this store object moves to the newest version.
     ///
     /// Args:
-    ///     all: fold every shard for which a run has a record, not only those for which that is due.
-    ///     progress: called with the number of shards folded, and of all that are to be. If it raises, the call ends.
+    ///     all: fold every shard that has a record in a run, not only shards that are due.
+    ///     progress: called with the number of shards folded, and of all shards to fold. If it raises, the call ends.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -571,15 +570,16 @@ impl Store {
     /// The shards of this version that should be folded, for :meth:`fold`, perhaps in many processes.
     ///
     /// Args:
-    ///     all: every shard for which a run has a record, not only those for which folding is due.
+    ///     all: every shard that has a record in a run, not only shards that are due.
     #[pyo3(signature = (*, all=false))]
     fn to_fold(&self, py: Python<'_>, all: bool) -> PyResult<Vec<u32>> {
         let opened = self.opened(py)?;
         failure::done(py, py.detach(|| opened.reader.store().to_fold(opened.reader.version(), all)))
     }
 
-    /// Makes a new file of a shard with what runs have for it in this version. :meth:`commit_folds` publishes it, here or in
-    /// another process. None if the shard has no room, and must not grow: its keys stay in the runs.
+    /// Writes a new file of a shard that includes its records in the runs of this version. :meth:`commit_folds` publishes
+    /// it, here or in another process. Returns None if the shard has no room and must not grow: its records stay in the
+    /// runs.
     ///
     /// Args:
     ///     shard: its number, from 0.
@@ -587,7 +587,7 @@ impl Store {
     ///
     /// Raises:
     ///     IndexError: there is no such shard.
-    ///     Conflict: a vacuum has given up updates with a base as old as this.
+    ///     Conflict: a vacuum has ruled out updates with a base as old as this.
     #[pyo3(signature = (shard, *, scratch=None))]
     fn fold(&self, py: Python<'_>, shard: u32, scratch: Option<PathBuf>) -> PyResult<Option<Sealed>> {
         let opened = self.opened(py)?;
@@ -598,11 +598,12 @@ impl Store {
         Ok(folded.map(Sealed))
     }
 
-    /// Publishes a version with the files that :meth:`fold` has made of one version's shards. Where another process has
-    /// rewritten a shard meanwhile, its file is left out. Then this store object moves to the newest version.
+    /// Publishes a version with the files that :meth:`fold` has made of one version's shards. If another process has
+    /// rewritten a shard since that version, the folded file of that shard is left out. At the end this store object moves
+    /// to the newest version.
     ///
     /// Raises:
-    ///     Invalid: a file belongs to another store or version, is no fold, or two files belong to one shard.
+    ///     Invalid: a file belongs to another store or version, is not a fold, or two files belong to one shard.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
@@ -620,8 +621,8 @@ impl Store {
         described::compacted(py, &told)
     }
 
-    /// Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
-    /// committed. Nothing else ever removes a file of the store.
+    /// Removes old versions, files that only they name, and files of updates that can no longer be committed. Nothing else
+    /// ever removes a file of the store.
     ///
     /// Args:
     ///     keep: the number of versions that stay at any age, the newest included.
@@ -641,9 +642,9 @@ impl Store {
 
     /// Reads every page of every file that the version names, and compares it with its checksum and with the counters.
     ///
-    /// Returns a report for each file: under its number for that of a shard, and under its name for a run. For a file that
-    /// cannot be opened or is not the one that the version names, and for a damaged run, there is the exception instead. It
-    /// reads the store's own files, not those in ``copies``.
+    /// Returns a report for each file. The key is the number of the shard, or the name of the run. If a file cannot be
+    /// opened or is not the file that the version names, or if a run is damaged, the value is the exception instead. Only
+    /// the store's own files are read, not the copies in ``copies``.
     ///
     /// Args:
     ///     progress: called with the number of files read, and of all files. If it raises, the call ends.

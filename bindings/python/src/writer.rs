@@ -35,17 +35,17 @@ use crate::{array_of, failure, info, options, times};
 ///
 /// Args:
 ///     path: the filter file; ``FILE-journal`` and ``FILE-lock`` lie beside it.
-///     mode: ``"a"`` opens the filter or creates it, ``"r+"`` opens one that must exist, ``"x"`` creates one that must
-///         not exist, and ``"w"`` creates one and replaces one that exists.
-///     counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. An
-///         existing set is refused then; False accepts an existing filter of either kind.
+///     mode: ``"a"`` opens or creates the filter, ``"r+"`` opens an existing filter, ``"x"`` creates a new one, and
+///         ``"w"`` creates one, replacing an existing filter.
+///     counting: at creation: the filter counts copies of keys, which can be removed; otherwise it is a set. True
+///         refuses an existing set; False accepts an existing filter of any kind.
 ///     forget_after: at creation: the filter forgets each key: it keeps the key at least this long after it was first
 ///         seen; a :class:`datetime.timedelta`, or seconds. An existing filter that forgets in another way is refused.
-///     forget_within: at creation: it keeps no key this much longer, as long as its time goes on; half of ``forget_after``
-///         unless given. The shorter, the more room a key takes.
+///     forget_within: at creation: it forgets each key at most this much later, as long as its time goes on; half of
+///         ``forget_after`` unless given. The shorter, the more room a key takes.
 ///     refresh: at creation: the time counts from when a key was last seen.
-///     keep_newest: at creation: in place of a time and a capacity: the filter keeps so many of the newest keys, and somewhat
-///         more, and never grows. An existing filter that keeps other keys is refused.
+///     keep_newest: at creation, instead of a time and a capacity: the filter keeps at least this many of the newest
+///         keys, and never grows. An existing filter with another setting is refused.
 ///     capacity: at creation: distinct keys that the filter takes before it has to double; a million unless given.
 ///     false_positive_rate: at creation: the chance that a key never inserted is found, at full load and before any
 ///         doubling; 0.001 unless given. Chooses the slots. An existing filter of a higher rate is refused.
@@ -54,7 +54,8 @@ use crate::{array_of, failure, info, options, times};
 ///     growth: at creation: whether the filter doubles itself when it is full, ``"auto"`` (unless given) or ``"never"``.
 ///     max_file_size: at creation: the most bytes that the file may have.
 ///     max_false_positive_rate: at creation: the highest expected rate that a doubled filter may have.
-///     threads: threads that share the work of a batch, at least 1. wait: seconds to wait for another writer to finish.
+///     threads: threads that share the work of a batch, at least 1.
+///     wait: seconds to wait for another writer to finish.
 ///     verify: when pages are compared with their checksums; see :class:`Reader`.
 ///     max_kicks: the most entries that one search for a free slot examines.
 ///     void_growth: whether the filter may double although most of its entries would be copied to both sides.
@@ -62,8 +63,8 @@ use crate::{array_of, failure, info, options, times};
 ///         no ``capacity``, rate, slots or seed beside it.
 ///     shard: at creation: ``(number, of)``: the filter holds shard ``number``, from 0, of ``of``. A key of another
 ///         shard is refused with :class:`Invalid`.
-///     clock_is_right: believe the clock, even if a forgetting filter would forget all keys at once by it, or has come to a
-///         later time.
+///     clock_is_right: believe the clock, even if a forgetting filter would then forget all keys at once, or if the
+///         filter's time is later than the clock.
 ///
 /// Raises:
 ///     Locked: another writer has the filter.
@@ -258,7 +259,7 @@ impl Writer {
 
     /// Stores the key; returns whether it is **new**, which means that it was not there before.
     ///
-    /// A set stores it unless it is found. A counting filter stores one more copy in any case.
+    /// A set stores it unless it is found. A counting filter always stores one more copy.
     ///
     /// Raises:
     ///     TypeError: the key is neither ``str`` nor ``bytes``-like.
@@ -301,12 +302,12 @@ impl Writer {
 
     /// Stores many keys that were seen at these times in a forgetting filter; see :meth:`insert_many`.
     ///
-    /// The filter's time is that of the latest key, or of the clock in the other methods. It never goes back. A key that
-    /// would be forgotten already is *late*; one that is more than five minutes ahead of the clock is *early*. Neither is
-    /// stored.
+    /// This moves the filter's time to the time of the latest key; the other methods move it to the time of the clock. It
+    /// never goes back. A key whose time is so old that it would be forgotten already is *late*; a key more than five
+    /// minutes ahead of the clock is *early*. Neither is stored.
     ///
     /// Args:
-    ///     keys: as for :meth:`insert_many`. Those without a value are skipped.
+    ///     keys: as for :meth:`insert_many`. Nulls are skipped.
     ///     times: one for each key: a NumPy array of ``datetime64`` (UTC), Arrow timestamps, a column of pandas, or an
     ///         iterable of :class:`datetime.datetime` with a time zone. Numbers below 10**11 are seconds since 1970, and
     ///         others milliseconds.
@@ -316,7 +317,7 @@ impl Writer {
     ///
     /// Raises:
     ///     WrongKind: the filter does not forget.
-    ///     WrongClock: the times would leap so far ahead that every key is forgotten at once; see ``clock_is_right``.
+    ///     WrongClock: the times are so far ahead that every key would be forgotten at once; see ``clock_is_right``.
     ///     ValueError: there are not as many times as keys, or one is missing.
     ///     NoRoom: see :meth:`insert_many`.
     ///
@@ -333,18 +334,18 @@ impl Writer {
         times::insert_at(&self.owned, keys, times)
     }
 
-    /// Stores the key in a forgetting filter for this lifetime from now on, a ``timedelta`` or seconds; returns whether it is
-    /// **new**. See :meth:`insert_many_for`.
+    /// Stores the key in a forgetting filter, and keeps it for this lifetime from now on, a ``timedelta`` or seconds;
+    /// returns whether it is **new**. See :meth:`insert_many_for`.
     fn insert_for(&self, key: &Bound<'_, PyAny>, lifetime: Span) -> PyResult<bool> {
         let lifetime = lifetime.of("lifetime")?;
         with_key(key, |bytes| self.owned.quickly(key.py(), |writer| writer.insert_for(bytes, lifetime)))
     }
 
     /// Stores many keys in a forgetting filter, each for a lifetime of its own from now on; returns which are **new**, as
-    /// :meth:`insert_many` does. A key that is there is kept until the later of both expiries.
+    /// :meth:`insert_many` does. A key that is there already keeps the later of its two expiry times.
     ///
     /// Args:
-    ///     keys: as for :meth:`insert_many`. Those without a value are skipped.
+    ///     keys: as for :meth:`insert_many`. Nulls are skipped.
     ///     lifetimes: one for each key: a NumPy array of ``timedelta64``, Arrow durations, a column of pandas, or an
     ///         iterable of :class:`datetime.timedelta` or seconds; or a single one for all keys. At most the
     ///         ``forget_after`` of the filter.
@@ -366,12 +367,13 @@ impl Writer {
         times::insert_for(&self.owned, keys, lifetimes)
     }
 
-    /// Brings a forgetting filter to the time of the clock, and empties the room of all keys that it forgets. Returns how
-    /// many entries that were. Only a filter that gets no keys needs it; see ``docs/forgetting.md``.
+    /// Moves a forgetting filter to the time of the clock, and frees the slots of expired keys. Returns how many entries it
+    /// freed. Only a filter that gets no keys needs it; see ``docs/forgetting.md``.
     ///
     /// Raises:
     ///     WrongKind: the filter does not forget.
-    ///     WrongClock: the clock would forget every key at once, or is behind the filter's time; see ``clock_is_right``.
+    ///     WrongClock: every key would be forgotten at once, or the clock is behind the filter's time; see
+    ///         ``clock_is_right``.
     fn sweep(&self, py: Python<'_>) -> PyResult<u64> {
         self.owned.slowly(py, gowk::Writer::sweep)
     }
@@ -446,11 +448,11 @@ impl Writer {
         self.telling(py, progress, |writer, tell| writer.shrink_with(tell))
     }
 
-    /// Stores everything that another filter holds, as part of the open transaction. This needs no keys, and gives the
+    /// Stores all entries of another filter, as part of the open transaction, without the original keys. The result is the
     /// union of two sets, or the sum of two counting filters.
     ///
-    /// Both need the same kind, seed, slots and shard, as a filter that was made with ``like=other`` has. The merge
-    /// takes the time of a doubling, however little the other one holds. The other's metadata is not taken over.
+    /// Both need the same kind, seed, slots and shard: create one of them with ``like=other``. The merge takes as long as a
+    /// doubling, however few keys the other filter holds. The other's metadata is not taken over.
     ///
     /// Args:
     ///     other: a reader of the other filter.

@@ -178,7 +178,7 @@ class SparkStore:
 
         Args:
             spark: the session, the active one unless given.
-            all: fold every shard for which a run has a record, not only those for which that is due.
+            all: fold every shard that has a record in a run, not only shards that are due.
 
         Raises:
             PySparkException: the job failed, and nothing was folded.

@@ -72,8 +72,8 @@ impl Distinct {
         Ok(array_of(keys.py(), found))
     }
 
-    /// Stores all keys that are not found already; returns which were **new**: a NumPy array of bool, one a key, in
-    /// their order. Of equal keys, only the first can be new. A null has False.
+    /// Stores all keys that are not found; returns which were **new**: a NumPy array of bool, one a key, in their order. Of
+    /// equal keys, only the first can be new. A null has False.
     fn insert_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let new = self.0.change(keys, |thrown, keys, new| insert(&mut thrown.writer, keys, new))?;
         Ok(array_of(keys.py(), new))

@@ -5,8 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A new file of a shard, or a run, in its place in the store, that no version names yet. This is a small value, sent by
-/// pickle or as text from the process that made the file to the one that commits it.
+/// A new file of a shard, or a run, in its place in the store, that no version names yet. This object is only a
+/// description: the process that made the file sends it, by pickle or as text, to the process that commits.
 ///
 /// If it is never committed, a later vacuum removes the file.
 #[pyclass(frozen, eq, module = "gowk", name = "Sealed")]

@@ -20,11 +20,12 @@ pub(super) const AFTERWARDS: &str = "commit() keeps what was taken, and close() 
 
 /// Changes to a store, made on one version of it. Nobody sees them before their commit.
 ///
-/// :meth:`Store.update` begins one. It keeps the keys as records in memory, some 50 bytes each, which its commit writes to
-/// one run. A shard that gets more than 8192 of them, and more than a sixteenth of its entries, is rewritten instead, at
-/// the latest once they are half as many again: it gets a working copy. As a context manager an update commits at the end
-/// of the block; an exception gives it up. Any number of updates may be made at the same time. Of two that bring the same
-/// key, or one of them a key of a shard that the other rewrites, the one that commits first wins.
+/// :meth:`Store.update` begins one. It keeps the keys as records in memory, some 50 bytes each, and its commit writes
+/// them to one run. A shard that gets many keys gets a working copy and is rewritten instead: no shard before 8192 keys
+/// and a sixteenth of its entries, and every shard at one and a half times as many. As a context manager an update
+/// commits at the end of the block; an exception gives it up. Any number of updates may be made at the same time. Two
+/// updates conflict if both bring the same key, or if one brings a key of a shard that the other rewrites: the first to
+/// commit wins.
 ///
 /// An update belongs to the process that began it, and cannot be pickled; what :meth:`seal` returns may be.
 #[pyclass(frozen, module = "gowk", name = "Update", weakref)]
@@ -171,7 +172,7 @@ impl Update {
     }
 
     /// Stores keys that were seen at these times in an update of a forgetting store, as :meth:`Writer.insert_many_at` does
-    /// in a filter. The commit brings the store to the time of the latest.
+    /// in a filter. The commit moves the store's time to the time of the latest key.
     fn insert_many_at<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
@@ -218,26 +219,26 @@ impl Update {
 
     /// Ends the update: seals what was changed, and publishes a version with it.
     ///
-    /// Errors are those of :meth:`Store.commit`. After an error the update is lost.
+    /// Raises the same errors as :meth:`Store.commit`. After an error the update is lost.
     ///
     /// Args:
-    ///     rebase: if other commits have brought some of the same keys since the base, judge these keys again instead of
-    ///         raising :class:`Conflict`: they are not new after all. The outcome's ``rejudged`` counts them, and
-    ///         :meth:`rejudged` names them. An update that rewrites shards or has removed keys may still be in conflict.
+    ///     rebase: if other commits have inserted some of the same keys since the base, commit nevertheless instead of
+    ///         raising :class:`Conflict`: these keys count as not new. The outcome's ``rejudged`` counts them, and
+    ///         :meth:`rejudged` names them. An update that rewrites shards or has removed keys may still conflict.
     #[pyo3(signature = (*, rebase=false))]
     fn commit<'py>(&self, py: Python<'py>, rebase: bool) -> PyResult<Bound<'py, PyAny>> {
         self.committed_rebased(py, rebase)
     }
 
-    /// After ``commit(rebase=True)``: which of these keys had another commit brought, so that they were not new after all: a
-    /// NumPy array of bool, one a key, in their order.
+    /// After ``commit(rebase=True)``: which of these keys another commit had inserted first, so that they were not new after
+    /// all: a NumPy array of bool, one a key, in their order.
     ///
     /// >>> import gowk
     /// >>> store = gowk.Store.create("crawl.store", shards=4)
     /// >>> update = store.update()
     /// >>> update.insert_many(["a", "b"])
     /// array([ True,  True])
-    /// >>> new = store.insert_many(["b", "c"])      # another process, meanwhile
+    /// >>> new = store.insert_many(["b", "c"])      # by another process
     /// >>> update.commit(rebase=True).rejudged
     /// 1
     /// >>> update.rejudged(["a", "b"])
