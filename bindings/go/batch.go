@@ -40,7 +40,8 @@ func (s *scratch) free() {
 	s.memory, s.size = nil, 0
 }
 
-// Calls with some keys after the other, and the index of their first, until a call fails. Calls once if there are no keys.
+// Calls with one part of the keys after the other, and the index of its first key, until a call fails. Without keys,
+// calls once.
 func inParts(keys [][]byte, call func(first int, keys *C.gowk_key, n C.size_t) error) error {
 	for first := 0; ; first += together {
 		rest := keys[first:]

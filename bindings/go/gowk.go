@@ -52,9 +52,9 @@ const (
 	ErrExists      Code = -2  // Something of this name is there already. Also fs.ErrExist.
 	ErrForeign     Code = -3  // The file is not a filter, or the folder not a store.
 	ErrUnsupported Code = -4  // The file needs another version of gowk.
-	ErrDamaged     Code = -5  // The bytes read are not those that were written: verify, then restore or repair.
+	ErrDamaged     Code = -5  // The bytes read are not the bytes written: verify, then restore or repair.
 	ErrLocked      Code = -6  // Another process has the filter: wait, as OpenContext does.
-	ErrBusy        Code = -7  // It kept changing while it was read: try again.
+	ErrBusy        Code = -7  // The file kept changing while it was read: try again.
 	ErrNoRoom      Code = -8  // A filter has no room for a key, and must not grow.
 	ErrNoSpace     Code = -9  // The file system has too little room.
 	ErrKind        Code = -10 // The filter is of another kind than the call needs.
@@ -63,7 +63,7 @@ const (
 	ErrReplaced    Code = -13 // Another file has taken the filter's name: open it again.
 	ErrUncommitted Code = -14 // Closed with changes that were never committed; they are lost.
 	ErrConflict    Code = -15 // Another commit to the store came first: make the update again.
-	ErrUnknown     Code = -16 // A commit may or may not be durable: open again, and look.
+	ErrUnknown     Code = -16 // It is unknown whether a commit is durable: open again, and look.
 	ErrAfterCommit Code = -17 // Something failed after a commit had become durable: open again.
 	ErrPoisoned    Code = -18 // An earlier failure has stopped this writer: open again.
 	ErrIO          Code = -19 // The operating system refused.
@@ -121,7 +121,7 @@ func outcome(o C.gowkgo_outcome) (int64, error) {
 	return 0, err
 }
 
-// The same for calls that are no matter of nanoseconds, with their error in memory of Go.
+// The same for calls that take much longer than nanoseconds, with their error in memory of Go.
 func done(number C.int64_t, failure *C.gowk_error) (int64, error) {
 	if number >= 0 {
 		return int64(number), nil
@@ -184,7 +184,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint32(k))
 }
 
-// Result is what became of a key.
+// Result is the outcome for one key.
 type Result uint8
 
 // The results.
@@ -299,7 +299,7 @@ type Info struct {
 	Kind               Kind
 	Generation         int     // How often it has doubled.
 	Capacity           uint64  // Keys that it was created for.
-	Copies             uint64  // Copies of all keys: those inserted, less those removed.
+	Copies             uint64  // Copies of all keys: inserted minus removed.
 	Entries            uint64  // Slots that hold an entry: one for each distinct key, or more.
 	Slots              uint64  // Slots of all buckets.
 	QuarantinedBuckets uint64  // Buckets that a repair has filled with slots that match everything.

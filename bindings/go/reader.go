@@ -31,8 +31,8 @@ func OpenInMemory(path string, options *Options) (*Reader, error) {
 	})
 }
 
-// FromBytes reads a filter from the bytes of its file: those of Reader.Bytes, or of a file whose last writer has closed
-// it, such as one that was embedded with package embed. They are checked as a file is, and copied.
+// FromBytes reads a filter from bytes: from Reader.Bytes, or from a file whose last writer has closed it, for example one
+// embedded with package embed. The bytes are checked like a file, and copied.
 func FromBytes(bytes []byte, options *Options) (*Reader, error) {
 	return openReader("", options, func(_ *C.char, o *C.gowk_options, r **C.gowk_reader, e *C.gowk_error) C.int64_t {
 		bytes, length := pointed(bytes)
@@ -74,8 +74,8 @@ func (r *Reader) Contains(key []byte) (bool, error) {
 	return n == 1, err
 }
 
-// Count returns how many copies of the key are there: in a counting filter those inserted and not removed, and never too
-// few; in others 0 or 1.
+// Count returns how many copies of the key are stored: in a counting filter inserted minus removed, never too low; in
+// other filters 0 or 1.
 func (r *Reader) Count(key []byte) (int64, error) {
 	r.mutex.RLock()
 	defer r.mutex.RUnlock()
@@ -99,7 +99,7 @@ func (r *Reader) ContainsBatch(keys [][]byte) ([]bool, error) {
 	return found, err
 }
 
-// Makes a call of the reader that is no matter of nanoseconds.
+// Makes a call of the reader; for calls that take much longer than nanoseconds.
 func (r *Reader) call(call func(*C.gowk_error) C.int64_t) (int64, error) {
 	r.mutex.RLock()
 	defer r.mutex.RUnlock()
@@ -110,7 +110,7 @@ func (r *Reader) call(call func(*C.gowk_error) C.int64_t) (int64, error) {
 	return done(call(&failure), &failure)
 }
 
-// Metadata returns the value under a name, as of the last commit; ErrNotFound if there is none.
+// Metadata returns the value under a name, as of the last commit, or ErrNotFound.
 func (r *Reader) Metadata(name string) ([]byte, error) {
 	return metadata(name, func(name *C.char, buffer unsafe.Pointer, size C.size_t) (int64, error) {
 		return r.call(func(failure *C.gowk_error) C.int64_t {
@@ -126,8 +126,8 @@ func (r *Reader) Info() (Info, error) {
 	return infoOf(&found), err
 }
 
-// Reload looks whether the filter's name leads to another file, as after mv new live, and goes on with that; it returns
-// whether it did. Batches do this first; commits and doublings are seen without it.
+// Reload reopens the filter if another file has taken its name, as after mv new live, and returns whether it did. Batches
+// do this first; commits and doublings are seen without it.
 func (r *Reader) Reload() (bool, error) {
 	n, err := r.call(func(failure *C.gowk_error) C.int64_t { return C.gowk_reader_reload(r.handle, failure) })
 	return n == 1, err
@@ -142,7 +142,7 @@ func (r *Reader) Verify() error {
 // CopyTo copies the filter, as of one commit, to a file that must not exist.
 func (r *Reader) CopyTo(path string) error { return r.copy(path, 0) }
 
-// CopyOver is like CopyTo, but replaces a filter that is there, whose readers go on with the copy.
+// CopyOver is like CopyTo, but may replace a filter at the path. The readers of that filter go on with the copy.
 func (r *Reader) CopyOver(path string) error { return r.copy(path, 1) }
 
 func (r *Reader) copy(path string, replace C.int32_t) error {
@@ -157,7 +157,7 @@ func (r *Reader) copy(path string, replace C.int32_t) error {
 	return err
 }
 
-// Bytes copies the filter, as of one commit, to bytes: those of the file that CopyTo makes.
+// Bytes copies the filter, as of one commit, to memory: the same bytes that CopyTo writes to a file.
 func (r *Reader) Bytes() ([]byte, error) {
 	var copied *C.uint8_t
 	n, err := r.call(func(failure *C.gowk_error) C.int64_t { return C.gowk_reader_to_bytes(r.handle, &copied, failure) })

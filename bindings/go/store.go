@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// Store is a folder of filters under versions, to which any number of processes commit. Goroutines may share it.
+// Store is a folder of filters with versions. Any number of processes may commit to it, and goroutines may share it.
 type Store struct {
 	mutex  sync.RWMutex
 	handle *C.gowk_store
@@ -42,7 +42,7 @@ func openStore(path string, options *Options, open func(*C.char, *C.gowk_options
 }
 
 // CreateStore creates a store of shards filters, 1 to 65536, in a folder that does not exist or is empty. The options
-// are those of one filter that holds all keys.
+// describe one filter that would hold all keys.
 func CreateStore(path string, shards int, options *Options) (*Store, error) {
 	if shards < 1 || shards > 65536 {
 		return nil, &Error{ErrInvalid, "a store has 1 to 65536 shards"}
@@ -78,11 +78,11 @@ func (s *Store) call(call func(*C.gowk_error) C.int64_t) (int64, error) {
 	return done(call(&failure), &failure)
 }
 
-// InsertBatch inserts keys and commits them, once for each token: if a commit with it was made before, nothing changes,
-// and the results are those of that time. If other processes have committed some of the same keys first, all keys are
+// InsertBatch inserts keys and commits them, once for each token: if the token was committed before, nothing changes, and
+// the results are the results of that commit. If other processes have committed some of the same keys first, all keys are
 // judged again. The operation is a word for the store's log.
 //
-// With ErrNoRoom nothing was committed. After ErrUnknown it may be: call again with the same token.
+// After ErrNoRoom nothing was committed. After ErrUnknown the commit may have been made: call again with the same token.
 func (s *Store) InsertBatch(keys [][]byte, operation string, token Token) ([]Result, error) {
 	results := make([]Result, len(keys))
 	application, err := token.made()
@@ -154,7 +154,7 @@ func (u *Update) RemoveBatch(keys [][]byte) ([]bool, error) {
 }
 
 // Commit publishes the update, and closes it whatever the outcome. It returns the number of the version that holds the
-// changes: a new one, or that of the first commit with the token, or the base if there was nothing to change. With
+// changes: a new one, the version of the first commit with the token, or the base if there was nothing to change. With
 // ErrConflict nothing was committed: begin again.
 func (u *Update) Commit(operation string) (uint64, error) {
 	name, err := cpath(operation)

@@ -36,17 +36,17 @@ func openWriter(path string, options *Options, open func(*C.char, *C.gowk_option
 	return w, nil
 }
 
-// Open opens the filter at a path for writing, or creates it if there is none. It recovers the filter first if its last
-// writer died. A new filter has its name from its first commit on. While another process has a writer, it fails with
-// ErrLocked, after Options.Wait.
+// Open opens or creates the filter at a path for writing. It recovers the filter first if its last writer died. A new
+// filter appears under its name with its first commit. While another process has a writer, Open fails with ErrLocked,
+// after Options.Wait.
 func Open(path string, options *Options) (*Writer, error) {
 	return openWriter(path, options, func(p *C.char, o *C.gowk_options, w **C.gowk_writer, e *C.gowk_error) C.int64_t {
 		return C.gowk_writer_open(p, o, w, e)
 	})
 }
 
-// OpenContext is like Open, and waits until other writers are done or the context is. Then its error is the context's,
-// and ErrLocked.
+// OpenContext is like Open, and waits until other writers are done. If the context ends first, the error is both the
+// context's error and ErrLocked.
 func OpenContext(ctx context.Context, path string, options *Options) (*Writer, error) {
 	for {
 		w, err := Open(path, options)
@@ -70,14 +70,14 @@ func (e contextError) Is(target error) bool {
 	return errors.Is(e.context, target) || errors.Is(e.locked, target)
 }
 
-// OpenExisting is like Open, but fails with ErrNotFound if there is no filter.
+// OpenExisting is like Open, but fails with ErrNotFound instead of creating a filter.
 func OpenExisting(path string, options *Options) (*Writer, error) {
 	return openWriter(path, options, func(p *C.char, o *C.gowk_options, w **C.gowk_writer, e *C.gowk_error) C.int64_t {
 		return C.gowk_writer_open_existing(p, o, w, e)
 	})
 }
 
-// Create is like Open, but fails with ErrExists if there is a filter, unless Options.Replace is set.
+// Create is like Open, but fails with ErrExists if the filter exists, unless Options.Replace is set.
 func Create(path string, options *Options) (*Writer, error) {
 	return openWriter(path, options, func(p *C.char, o *C.gowk_options, w **C.gowk_writer, e *C.gowk_error) C.int64_t {
 		return C.gowk_writer_create(p, o, w, e)
@@ -85,7 +85,7 @@ func Create(path string, options *Options) (*Writer, error) {
 }
 
 // Close frees the writer, whatever the outcome. Changes that were not committed are lost, and the error is then
-// ErrUncommitted. A writer that is closed already is none.
+// ErrUncommitted. Closing a closed writer is no error.
 func (w *Writer) Close() error {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -102,7 +102,7 @@ func (w *Writer) Close() error {
 func (w *Writer) isClosed() error { return closed("the writer") }
 
 // Insert inserts a key, and returns whether it is new: it was not there before. A set stores a key unless it is there; a
-// counting filter stores one more copy in any case. Without room it fails with ErrNoRoom, and other keys stay.
+// counting filter always stores one more copy. Without room it fails with ErrNoRoom, and other keys stay.
 func (w *Writer) Insert(key []byte) (bool, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -114,7 +114,7 @@ func (w *Writer) Insert(key []byte) (bool, error) {
 	return n == int64(New), err
 }
 
-// InsertAt inserts a key that was seen at a time into a forgetting filter, which keeps it from then on.
+// InsertAt inserts a key into a forgetting filter, with the time at which it was seen.
 func (w *Writer) InsertAt(key []byte, seen time.Time) (Result, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -157,8 +157,8 @@ func (w *Writer) InsertBatchAt(keys [][]byte, seen []time.Time) ([]Result, error
 	return results, err
 }
 
-// InsertBatchFor is like InsertBatch, for a forgetting filter and keys with a lifetime each, from now on; none longer than
-// the filter keeps keys. A key that is there is kept until the later of both ends.
+// InsertBatchFor is like InsertBatch, for a forgetting filter; it keeps each key for its own lifetime from now on. No
+// lifetime may be longer than the filter keeps keys. A key that is there already keeps the later of its two expiry times.
 func (w *Writer) InsertBatchFor(keys [][]byte, lifetimes []time.Duration) ([]Result, error) {
 	if len(keys) != len(lifetimes) {
 		return nil, &Error{ErrInvalid, fmt.Sprintf("%d keys come with %d lifetimes", len(keys), len(lifetimes))}
@@ -231,7 +231,7 @@ func (w *Writer) Count(key []byte) (int64, error) {
 	return n, err
 }
 
-// Makes a call of the writer that is no matter of nanoseconds.
+// Makes a call of the writer; for calls that take much longer than nanoseconds.
 func (w *Writer) call(call func(*C.gowk_error) C.int64_t) (int64, error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -270,7 +270,7 @@ func (w *Writer) RemoveMetadata(name string) (bool, error) {
 	return n == 1, err
 }
 
-// Metadata returns the value that the transaction has under a name; ErrNotFound if there is none.
+// Metadata returns the value that the transaction has under a name, or ErrNotFound.
 func (w *Writer) Metadata(name string) ([]byte, error) {
 	return metadata(name, func(name *C.char, buffer unsafe.Pointer, size C.size_t) (int64, error) {
 		return w.call(func(failure *C.gowk_error) C.int64_t {
@@ -299,8 +299,8 @@ func metadata(name string, read func(*C.char, unsafe.Pointer, C.size_t) (int64, 
 	}
 }
 
-// Commit makes the transaction durable, and visible to all readers. After ErrUnknown it may be; after ErrAfterCommit it
-// is; after any other error it is not.
+// Commit makes the transaction durable, and visible to all readers. After ErrUnknown it may be durable; after
+// ErrAfterCommit it is durable; after any other error it is not.
 func (w *Writer) Commit() error {
 	_, err := w.call(func(failure *C.gowk_error) C.int64_t { return C.gowk_writer_commit(w.handle, failure) })
 	return err
@@ -318,8 +318,8 @@ func (w *Writer) Checkpoint() error {
 	return err
 }
 
-// Sweep empties the entries of a forgetting filter that have expired by the clock, and returns how many there were.
-// Lookups never find them; call it for a filter that gets no keys for long.
+// Sweep removes the expired entries of a forgetting filter, and returns how many it removed. Lookups never find them, and
+// inserts reuse their room: call Sweep only for a filter that gets no keys for a long time.
 func (w *Writer) Sweep() (int64, error) {
 	return w.call(func(failure *C.gowk_error) C.int64_t { return C.gowk_writer_sweep(w.handle, failure) })
 }

@@ -85,7 +85,7 @@ unsafe fn token(application: *const c_char, number: u64) -> Result<Option<Token>
     Ok(Some(Token::new(unsafe { text(application, "the application") }?, number)))
 }
 
-/// An update of the newest version or, if the commit with this token was made, of the version before it.
+/// An update of the newest version or, if this token was committed before, of the version that its commit was based on.
 fn updated(store: &Store, token: Option<&Token>) -> Result<Update, Error> {
     let Some(token) = token else { return store.update() };
     Ok(store.update_of(store.before(&token.application, token.number)?))

@@ -57,7 +57,7 @@ class Disk:
         return self.root / "copies"
 
     def fetch(self, file: ShardFile) -> int:
-        """Makes a copy of the file, if there is none and there is room; returns the number of bytes copied.
+        """Copies the file, unless it is there already or there is no room; returns the number of bytes copied.
 
         Without a copy, the file is read in the store.
         """
@@ -156,7 +156,7 @@ def _is_whole(copy: Path, file: ShardFile) -> bool:
 
 
 def _as_named(path: Path, file: ShardFile) -> Reader | None:
-    """The filter at the path, if it is the one that the version names."""
+    """The filter at the path, if it is the filter that the version names."""
     try:
         if path.stat().st_size != file.bytes:
             return None

@@ -20,9 +20,9 @@ class Error(Exception):
     path: str | None = None
     """The file or folder; None if the error has none."""
     taken: int | None = None
-    """If many keys were given, and some may be stored: how many, from the first on."""
+    """If many keys were given, and some may be stored: how many keys, from the first on."""
     mask: NDArray[np.bool_] | None = None
-    """The answers for those keys."""
+    """The answers for these keys."""
 
     def __init__(self, message: str = "", **details: Any) -> None:
         if isinstance(self, OSError):
@@ -125,12 +125,12 @@ class NoSpace(Error, OSError):
 
 
 class WrongKind(Error):
-    """The filter or store is of another kind than is needed, such as a set where copies are to be removed."""
+    """The filter or store is of the wrong kind, such as a set from which a copy should be removed."""
 
 
 class WrongClock(Error):
-    """The clock, or the time of a key, would forget every key of a forgetting filter or store at once; or the clock is more
-    than five minutes behind its time. Correct the clock, or say ``clock_is_right``.
+    """By the clock, or by the time of a key, a forgetting filter or store would forget every key at once; or the clock is
+    more than five minutes behind its time. Correct the clock, or say ``clock_is_right``.
     """
 
 
@@ -147,8 +147,8 @@ class Uncommitted(Error):
 
 
 class Conflict(Error):
-    """Another commit to the store came first, or a vacuum has given up updates as old as this one. Nothing was committed:
-    make the update again on the newest version.
+    """Another commit to the store came first, or a vacuum has ruled out updates as old as this one. Nothing was
+    committed: make the update again on the newest version.
     """
 
     shard: int | None = None
@@ -160,7 +160,7 @@ class Conflict(Error):
 
 
 class Unknown(Error):
-    """A commit failed, and may or may not be durable; the cause is ``__cause__``.
+    """A commit failed, and it is unknown whether it is durable; the cause is ``__cause__``.
 
     Open a filter again: at commit :attr:`commit` or higher it is durable, below that it is not. To a store, commit again
     with the same token, or look for the version in its history.
@@ -206,7 +206,7 @@ class JobOutput(JobError):
 
 
 class JobOvertaken(JobError):
-    """Another run of the same job has committed to the store meanwhile."""
+    """Another run of the same job has committed to the store since this run began."""
 
 
 

@@ -1124,8 +1124,8 @@ class Update:
         in a filter. The commit moves the store's time to the time of the latest key.
         """
     def insert_many_for(self, keys: _Keys, lifetimes: _Lifetimes) -> NDArray[np.bool_]:
-        """Stores keys in an update of a forgetting store, each for a lifetime of its own, as :meth:`Writer.insert_many_for` does in
-        a filter.
+        """Stores keys in an update of a forgetting store, each for a lifetime of its own, as :meth:`Writer.insert_many_for`
+        does in a filter.
         """
     def remove_many(self, keys: _Keys) -> NDArray[np.bool_]:
         """Removes one copy of each key from a counting store; returns where there was one: a NumPy array of bool, one a key,

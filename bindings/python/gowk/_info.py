@@ -20,7 +20,7 @@ class Forecast:
     """
 
     generation: int
-    """The number of doublings it would have behind it."""
+    """How often it would have doubled."""
     entries: int
     """Entries it would hold."""
     expected_false_positive_rate: float
@@ -35,7 +35,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InsertedAt:
-    """The outcome of inserting keys with the times at which they were seen."""
+    """The outcome of inserting keys with the times when they were seen."""
 
     new: NDArray[np.bool_]
     """Whether each key is new, in their order. A late or early key is not."""
@@ -54,14 +54,15 @@ class Limits:
     max_file_size: int | None
     """Bytes that the file may have at most; None for no limit."""
     max_false_positive_rate: float | None
-    """The highest expected rate that a doubled filter may have when it is full again, above 0 and below 1; None for no limit."""
+    """The highest expected rate that a doubled filter may have when it is full again, above 0 and below 1; None for no
+    limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:
     """A filter's shape, contents and expected rates, as of its last commit.
 
-    That of a :class:`~gowk.Writer` includes the open transaction.
+    A :class:`~gowk.Writer` includes its open transaction.
     """
 
     format: tuple[int, int]
@@ -76,7 +77,7 @@ class Info:
     forget_within: timedelta | None
     """How much longer it keeps the key at most, as long as its time goes on."""
     refresh: bool
-    """Whether that time counts from when the key was last seen, and not from when it was first."""
+    """Whether that time counts from when the key was last seen, and not from when it was first seen."""
     time: datetime | None
     """The time that a forgetting filter has come to; None before its first key."""
     keep_newest: tuple[int, int] | None
@@ -121,12 +122,12 @@ class Info:
     copies: int
     """Copies of all keys: inserted minus removed."""
     inserted: int
-    """Copies ever inserted, without those of keys whose entry was saturated already."""
+    """Copies ever inserted; copies of keys whose entry was saturated already are not counted."""
     removed: int
-    """Copies removed, without those of keys whose entry was saturated."""
+    """Copies removed; copies of keys whose entry was saturated are not counted."""
     entries_by_tail: tuple[int, ...]
-    """Entries by the bits of their tail: element t counts those with t bits. A new entry has the most bits, and loses one
-    with each doubling."""
+    """Entries by the bits of their tail: element t counts the entries with t bits. A new entry has the most bits, and
+    loses one with each doubling."""
     quarantined_buckets: int
     """Buckets that repair has filled with slots that match everything."""
     load: float
@@ -163,8 +164,8 @@ class Expiry:
     """How many entries of a forgetting filter or store expire at one time."""
 
     at: int
-    """When: in milliseconds since 1970. In a filter of the newest keys, how many keys it will have stored by then, as
-    :attr:`Info.inserted` counts them."""
+    """When: in milliseconds since 1970. In a filter of the newest keys, how many keys it will have stored at that point,
+    as :attr:`Info.inserted` counts them."""
     entries: int
     """The entries that expire then."""
 
@@ -178,9 +179,9 @@ class Report:
     pages: int
     """Data pages read."""
     damaged: tuple[DamagedPage, ...]
-    """Those that do not match their checksum, ascending."""
+    """Pages that do not match their checksum, ascending."""
     malformed: tuple[DamagedPage, ...]
-    """Those that match their checksum but hold slots that no writer stores, ascending."""
+    """Pages that match their checksum but hold slots that no writer stores, ascending."""
     superblock_damaged: bool
     """Whether one of the two superblocks is damaged; the other is used."""
     counts_differ: bool
@@ -209,7 +210,7 @@ class Repair:
     live: bool
     """Whether the live area was written anew."""
     recounted: bool
-    """Whether the counters were wrong and were replaced by those of a scan."""
+    """Whether the counters were wrong and were replaced by counts of a scan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,9 +233,9 @@ class Tally:
     no_time: int
     """Records that have a key, but no valid time. They are skipped, unless the job keeps them."""
     late: int
-    """Those of the keys that were seen so long ago that the filter has forgotten that time."""
+    """Of these, keys that were seen so long ago that the filter has forgotten that time."""
     early: int
-    """Those of the keys that were seen more than five minutes in the future."""
+    """Of these, keys that were seen more than five minutes in the future."""
 
     @property
     def seen(self) -> int:
@@ -268,7 +269,7 @@ class Committed:
     number: int
     """The number of the filter's commit."""
     keys: int
-    """Keys taken from the inputs so far in this run."""
+    """Keys that this run has taken from the inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +289,7 @@ class Requests:
     post: int
     """Uploads of several parts begun and ended."""
     failed: int
-    """Of all these, those without an answer, or with one that says to try again: 429 or 5xx. Most were repeated."""
+    """Requests, of all these, without an answer or with the answer to try again (429 or 5xx). Most were repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +298,7 @@ class InputSummary:
 
     path: Path
     tally: Tally
-    """The records found in it, including those of earlier runs that were stopped within it."""
+    """The records found in it, also by earlier runs that stopped within it."""
     finished: bool
     """Whether it was read to its end."""
 
@@ -321,7 +322,7 @@ class Summary:
     filter: Info
     """The filter afterwards."""
     requests: Requests | None
-    """The requests that the run has made to the server of a store in a bucket; None if there is none."""
+    """The requests that the run has made to the server of a store in a bucket; else None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,11 +342,11 @@ class Plan:
     """What a run of a job would do."""
 
     inputs: tuple[PlannedInput, ...]
-    """The inputs, in the order in which they would be read."""
+    """The inputs, in reading order."""
     filter_exists: bool
     """Whether the filter exists; else the run would create it."""
     output: Path | None
-    """The output, if there is one."""
+    """The output, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,7 +370,7 @@ class ShardFile:
     expected_false_positive_rate: float
     """The chance that a key of this shard that was never inserted is found, 0 to 1."""
     since: int
-    """The number of the version in which the file came into the store."""
+    """The number of the first version with this file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +380,7 @@ class StoreToken:
     application: str
     """The application that committed it."""
     number: int
-    """Its number; each is higher than that of the application's token before."""
+    """Its number, higher than the number of the application's last token."""
     version: int
     """The number of the version that it made."""
     base: int
@@ -393,7 +394,7 @@ class StoreVersion:
     """A version of a store: the whole of it at one moment."""
 
     number: int
-    """Its number: one higher than that of the version before."""
+    """Its number: one more than the previous version's."""
     time: datetime
     """When it was made, by the clock of the process that made it."""
     operation: str
@@ -403,9 +404,9 @@ class StoreVersion:
     first: int
     """The lowest number of a version that a vacuum may have left."""
     fence: int
-    """Updates that are based on versions below this cannot be committed any more."""
+    """Updates based on versions below this cannot be committed any more."""
     files: int
-    """Shards that have a file; the others have only what runs have for them."""
+    """Shards that have a file; all others have only records in runs."""
     entries: int
     """Entries in all shards, and records in all runs."""
     bytes: int
@@ -429,7 +430,7 @@ class StoreInfo:
     forget_within: timedelta | None
     """How much longer it keeps the key at most, as long as its time goes on."""
     refresh: bool
-    """Whether that time counts from when the key was last seen, and not from when it was first."""
+    """Whether that time counts from when the key was last seen, and not from when it was first seen."""
     time: datetime | None
     """The time that a forgetting store has come to; None before its first key."""
     key_rules: str
@@ -453,11 +454,11 @@ class StoreInfo:
     version: int
     """The number of the version."""
     files: int
-    """Shards that have a file; the others have only what runs have for them."""
+    """Shards that have a file; all others have only records in runs."""
     runs: int
     """Runs that are not folded into all shards."""
     pending: int
-    """Records in all runs. Those that some shard has folded already count until their run is merged."""
+    """Records in all runs. Records that a shard has folded already count until their run is merged."""
     run_bytes: int
     """Bytes of all runs."""
     entries: int
@@ -485,7 +486,8 @@ class StoreCommit:
     token: StoreToken | None
     """The token that had been committed before, if the outcome is ``"already"``."""
     rejudged: int = 0
-    """Keys that were new when they were inserted, and that another commit has brought since; see :meth:`gowk.Update.commit`."""
+    """Keys that were new when they were inserted, and that another commit inserted before this one; see
+    :meth:`gowk.Update.commit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -497,7 +499,7 @@ class CompactReport:
     folded: int
     """Shards whose files were written anew."""
     full: int
-    """Shards that must not grow, and have no room for what runs have for them: it stays in the runs."""
+    """Shards that must not grow and have no room for their records in runs. These records stay in the runs."""
     bytes: int
     """Bytes of the new files."""
 

@@ -18,7 +18,7 @@ def _numbers(given: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     seconds = given < _SECONDS_BELOW
     if given.dtype.kind == "f":
         return np.floor(np.where(seconds, given * 1000.0, given)).astype(np.int64)
-    # As whole numbers, which cannot exceed their range: those that are multiplied are small.
+    # As whole numbers, which cannot overflow: only small ones are multiplied.
     return np.where(seconds, np.where(seconds, given, 0).astype(np.int64) * 1000, given.astype(np.int64))
 
 

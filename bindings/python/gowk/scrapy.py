@@ -9,10 +9,11 @@ In the project's settings::
     GOWK_COMMIT_EVERY = 1000                 # requests; they are written out at once, and synced by commits
     GOWK_FORGET_AFTER = timedelta(days=7)    # or seconds: pages are crawled again; unless given, never
 
-A wrong "seen" loses a page, which is why the rate is so low. Each spider has a filter of its own: two on one path in a
-process are an error. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as long as the crawl, with a warning. With ``GOWK_PATH`` alone the next crawl visits the start requests, and otherwise only pages that no
-crawl has visited; with ``GOWK_FORGET_AFTER``, also those that were first requested longer ago than that. The file
-fixes the time when it is created, and forgets a request at most a 14th of it later. Its lowest rate is 1.5e-8.
+A wrong "seen" loses a page, which is why the rate is so low. Each spider has a filter of its own: two spiders of a
+process on one path are an error. Without ``GOWK_PATH`` and ``JOBDIR`` the filter lasts as long as the crawl, with a
+warning. With ``GOWK_PATH`` alone, the next crawl visits the start requests and pages that no crawl has visited; with
+``GOWK_FORGET_AFTER``, also pages that were first requested longer ago than that. That time is fixed when the file is
+created; a request is forgotten at most a 14th of it later. With ``GOWK_FORGET_AFTER`` the lowest rate is 1.5e-8.
 
 **Kills.** Scrapy writes its own disk queues and the list of them when a crawl ends, and requests that are being
 downloaded are in no queue. For a crawl with JOBDIR that goes on after a kill, keep the requests in SQLite, and use the
@@ -22,8 +23,8 @@ scheduler of this module, which records the rest::
     SCHEDULER_DISK_QUEUE = "scrapy.squeues.PickleLifoSQLiteQueue"
     SCHEDULER_START_DISK_QUEUE = None        # start requests are queued with the others
 
-Then the requests that were being downloaded or scraped at the kill are downloaded again, and none is lost. One that was
-being queued at the kill may be downloaded twice.
+Then the requests that were being downloaded or scraped at the kill are downloaded again, and none is lost. A request that
+was being queued at the kill may be downloaded twice.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ _open: set[Path] = set()
 class GowkDupeFilter(RFPDupeFilter):
     """Scrapy's request fingerprints, in a gowk filter.
 
-    A request is written out, in ``FILE-requests``, once it is queued, or before the next one is looked at where the
-    scheduler is not that of this module. So it survives a kill of the process. Commits, every ``GOWK_COMMIT_EVERY`` requests and at the end, make it survive a loss of power too.
+    A request is written to ``FILE-requests`` once it is queued, so it survives a kill of the process. (With another
+    scheduler than this module's, it is written before the next request is checked.) Commits, every ``GOWK_COMMIT_EVERY``
+    requests and at the end, make requests survive a loss of power too.
     """
 
     def __init__(
@@ -191,8 +193,8 @@ def _open_log(path: str) -> int:
 
 
 class Scheduler(_Scheduler):
-    """Scrapy's scheduler, which keeps on the disk what a crawl needs that goes on after a kill: which queues there are,
-    and which requests have left them and are not done with. A crawl begins with those.
+    """Scrapy's scheduler, which also keeps on disk what a crawl needs to go on after a kill: the list of queues, and the
+    requests that have left their queue and are not finished. The next crawl begins with these requests.
     """
 
     _known: Any = None

@@ -181,7 +181,7 @@ fn job_described(py: Python<'_>, error: &gowk_ingest::Error, message: String) ->
             raised.value(py).setattr("number", number)?;
             return Ok(raised);
         }
-        // As the first of them, so that callers can tell causes apart; all keys that were read are committed.
+        // Raise the first error's exception, so that callers can tell causes apart. All keys that were read are committed.
         gowk_ingest::Error::Inputs { failed, summary, .. } => {
             let Some(first) = failed.first() else { return exception(py, "JobError", message, &details) };
             let raised = job_described(py, first, message)?;

@@ -4,7 +4,7 @@
 //! | keys | how they are read |
 //! |---|---|
 //! | Arrow arrays and streams | as slices of their own buffers |
-//! | NumPy arrays of dtype `S`, `U` and `V` | chunks of them are copied, as others may write to them meanwhile |
+//! | NumPy arrays of dtype `S`, `U` and `V` | copied in chunks, as other threads may write to them during the call |
 //! | lists, tuples, object arrays, any other iterable | each key's bytes are copied, with the GIL |
 
 use arrow_array::cast::AsArray;
@@ -38,8 +38,7 @@ pub(crate) trait Operation: Send {
     /// The rows of one chunk.
     fn rows(&self) -> usize;
 
-    /// Takes some keys and appends one answer a key. After an error, the answers count only if there are as many as
-    /// keys.
+    /// Takes some keys and appends one answer a key. After an error, the answers count only if every key has one.
     fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<Self::Answer>) -> Result<(), Stopped>;
 }
 
@@ -322,7 +321,7 @@ impl<O: Operation> Feeder<O> {
         py.check_signals()
     }
 
-    /// Says in the exception which keys were taken before it.
+    /// Notes in the exception which keys were taken before it.
     fn explained(self, py: Python<'_>, error: PyErr, afterwards: &str) -> PyResult<PyErr> {
         let Self { done, doubtful, refused, mut answers, .. } = self;
         let end = done + doubtful;

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 
 /// The bytes of a key: of a bytes-like object, or of the UTF-8 of a `str`. Only bytes-like objects other than `bytes`
-/// are copied, as others may change them meanwhile.
+/// are copied, as other threads may change them during the call.
 #[inline(always)]
 pub(crate) fn bytes_of<'a>(key: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, NoKey> {
     // Nearly all keys are exactly `str` or `bytes`. Their type shows that without a call into Python, which subclasses

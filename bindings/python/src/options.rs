@@ -156,8 +156,8 @@ pub(crate) fn like(py: Python<'_>, other: Option<&Reader>) -> PyResult<Options> 
     other.map_or(Ok(Options::new()), |other| failure::done(py, Options::like(other)))
 }
 
-/// All of several things, such as files. Memory is taken for those that are there, and not for as many as their length
-/// claims: `range(10**12)` has one, too.
+/// All items of a sequence, such as files. Memory grows with the items, not with the length that the sequence claims:
+/// `range(10**12)` claims one, too.
 pub(crate) fn several<'py, T>(
     name: &str,
     things: &Bound<'py, PyAny>,

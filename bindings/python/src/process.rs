@@ -9,10 +9,10 @@
 //!
 //! 1. Such code runs within a [`Calling`].
 //! 2. When the interpreter begins to exit, it waits until no other thread is within a [`Calling`], for at most
-//!    [`PATIENCE`]. A thread that would begin another one waits that long without the GIL; by then the process has
-//!    ended.
-//! 3. If the process has not ended by then, because other functions of `atexit` take long, the thread goes on: one of
-//!    those functions may wait for it.
+//!    [`PATIENCE`]. A thread that would begin a new [`Calling`] waits that long without the GIL, and normally the
+//!    process ends first.
+//! 3. If the process has not ended after that time, because other functions of `atexit` take long, the thread goes on:
+//!    such a function may wait for it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ pub(crate) fn generation() -> u32 {
 #[pyfunction]
 fn forked() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    // The counted threads are those of the parent.
+    // The counted threads belong to the parent.
     CALLING.store(0, Ordering::SeqCst);
 }
 

@@ -245,7 +245,7 @@ impl Reader {
         Ok(format!("gowk.Reader({})", self.path.as_os_str().into_pyobject(py)?.repr()?))
     }
 
-    /// The copies that are stored: keys inserted, less those removed. In a set, the keys that were not found.
+    /// The stored copies: keys inserted minus keys removed. In a set, the keys that were new.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let info = failure::done(py, self.reader(py)?.info())?;
         Ok(info.copies as usize)

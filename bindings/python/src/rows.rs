@@ -136,7 +136,7 @@ fn keys_of(array: &dyn Array) -> (Vec<&[u8]>, Option<Vec<u32>>) {
 
 fn of_offsets<T: ByteArrayType>(array: &GenericByteArray<T>) -> impl Iterator<Item = &[u8]> {
     let data = array.value_data();
-    // Arrow checks the offsets of arrays made here, but not those of arrays from other libraries.
+    // Arrow checks the offsets of arrays made here, but not of arrays from other libraries.
     let key = |pair: &[T::Offset]| match pair {
         [start, end] => data.get(start.as_usize()..end.as_usize()).unwrap_or_default(),
         _ => &[],

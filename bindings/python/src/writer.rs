@@ -512,8 +512,8 @@ impl Writer {
         info::repair(py, &repair)
     }
 
-    /// The copies that are stored, with the changes of the open transaction: keys inserted, less those removed. In a set,
-    /// the keys that were not found.
+    /// The stored copies, with the changes of the open transaction: keys inserted minus keys removed. In a set, the keys
+    /// that were new.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let info = self.owned.quickly(py, |writer| writer.info())?;
         Ok(info.copies as usize)

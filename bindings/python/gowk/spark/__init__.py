@@ -7,9 +7,9 @@
 >>> store.mark(df, "url")                                             # a column `seen`; lookups only
 >>> store.compact()                                                   # no run left for later lookups; seldom needed
 
-Spark shuffles the keys by shard, schedules tasks and repeats those that fail. A task works on one shard. It writes a
-run of few keys, or a new file of its shard. The driver publishes one version for a batch, all or nothing. The store lies in a bucket,
-or in a folder that the driver and all executors reach by the same path.
+Spark shuffles the keys by shard, schedules tasks and repeats failed tasks. A task works on one shard. It writes few keys
+as a run, and many as a new file of its shard. The driver publishes one version for a batch, all or nothing. The store
+lies in a bucket, or in a folder that the driver and all executors reach by the same path.
 
 Invariants:
 

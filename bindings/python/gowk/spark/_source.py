@@ -47,8 +47,8 @@ class Writer(DataSourceArrowWriter):
         with ExitStack() as stack:
             shard = Shard(self.plan)
             update: Update | None = None
-            # A counting store takes every copy, and one that refreshes every time of a key. Others take only keys that they
-            # do not find; without any, nothing is written.
+            # A counting store takes every copy of a key, and a store that refreshes takes every time of it. Other stores
+            # take only keys that they do not find; if all are found, nothing is written.
             info = shard.store.info()
             every = self.change == "insert" and (info.kind == "counting" or info.refresh)
             count = 0
@@ -104,18 +104,18 @@ class Source(DataSource):
 
     ============== =========================================================================================================
     ``path``       the store's folder
-    ``column``     the column with the keys, of strings or binary values; may be left out if there is one column
+    ``column``     the column with the keys, of strings or binary values; not needed if there is only one column
     ``change``     what is done with each key: ``insert`` (a set stores it unless it is found, a counting store one more copy; the
                    default), or ``remove`` (one copy, from a counting store)
-    ``application`` who commits; given together with ``batch``. Without them, a repeated job commits again
-    ``batch``      the number of the token, by which the batch is committed once
+    ``application`` the name of the token; given together with ``batch``. Without them, a repeated job commits again
+    ``batch``      the number of the token: each token is committed only once
     ``state``      what the application wants to find again with its last token
-    ``base``       the version that the update is made on; unless given, the one before the token
+    ``base``       the version that the update is made on; unless given, the version before the token
     ``time``       of a forgetting store: when the keys were seen, in milliseconds since 1970; unless given, now
-    ``local``      a folder of each executor's local disk; unless given, that of Spark's own temporary files
-    ``local_bytes`` bytes of copies of shards that are kept there
-    ``fetch``      ``false``: read the shard where the store has it
-    ``rewriting``  ``true``: rewrite each shard that changes, however few keys come for it, so that no run is written
+    ``local``      a folder of each executor's local disk; unless given, Spark's own for temporary files
+    ``local_bytes`` the most bytes of copies of shards to keep there
+    ``fetch``      ``false``: read the shard in the store, without a local copy
+    ``rewriting``  ``true``: rewrite each shard that gets any keys, so that no run is written
     ============== =========================================================================================================
     """
 
@@ -152,7 +152,7 @@ class Source(DataSource):
             version=int(options.get("base", based.version)),
             local=options.get("local"),
             local_bytes=int(options.get("local_bytes", LOCAL_BYTES)),
-            # Of a store in a bucket, the library itself keeps copies.
+            # The library itself keeps copies of a store in a bucket.
             fetch=options.get("fetch", "true").lower() != "false" and isinstance(store.path, Path),
             batch=change if token is None else f"{change} of batch {batch} of {application!r}",
             time=int(options["time"]) if "time" in options else time_of_update(based),

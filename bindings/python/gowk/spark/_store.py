@@ -32,22 +32,23 @@ _registered: WeakSet[SparkSession] = WeakSet()
 class SparkStore:
     """A store of gowk, for a Spark driver.
 
-    The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. It lies in a bucket, or its folder is on a
-    file system that the driver and all executors reach by the same path. gowk is installed on all of them.
+    The store must exist: ``gowk.Store.create(path, shards=..., capacity=...)``. It lies in a bucket, or in a folder that
+    the driver and all executors reach by the same path. gowk must be installed on all of them.
 
-    A forgetting store judges a batch by one time, that of the driver when ``unseen`` was called: a key that expires while the
-    batch runs is not new to one call and known to the next.
+    A forgetting store judges a whole batch by one time: the driver's clock when ``unseen`` was called. So no key of a
+    batch is new to one call and known to the next because it expired between them.
 
     Rows whose key is null have no key: ``unseen`` drops them, ``insert`` and ``remove`` skip them, and ``mark`` has False.
 
     Args:
         path: the store's folder, or its address, ``"s3://bucket/prefix"``.
-        local: a folder of each executor's local disk, in which the folder ``gowk`` is made. It keeps copies of shards over
-            jobs and applications. Unless given, it is one that Spark empties when the executor ends.
-        local_bytes: bytes of copies that are kept there; those that were not asked for the longest go first. The
-            working copies and runs of tasks come on top.
-        fetch: whether tasks copy their shard to the local disk before they look keys up. Without it they read it where it
-            is, which is right if the store lies on a local disk. Of a store in a bucket they always keep copies.
+        local: a folder on each executor's local disk. Its subfolder ``gowk`` keeps copies of shards, also for later jobs
+            and applications. Unless given, Spark's own folder for temporary files, which is emptied when the executor
+            ends.
+        local_bytes: the most bytes of copies to keep there; the least recently used copies are removed first. Working
+            copies and runs of tasks are not counted.
+        fetch: whether tasks copy their shard to the local disk before they look keys up. If False they read the store's
+            own file, which is right if the store lies on a local disk. Shards of a store in a bucket are always copied.
 
     Raises:
         gowk.NotFound: the path does not exist.
@@ -60,10 +61,10 @@ class SparkStore:
         store = Files(path)
         self.path = str(store.path)
         self._local = None if local is None else os.path.abspath(os.fspath(local))
-        # Of a store in a bucket, the library itself keeps copies.
+        # The library itself keeps copies of a store in a bucket.
         self._local_bytes, self._fetch = local_bytes, fetch and isinstance(store.path, Path)
-        # The version that `unseen` has read for a batch, and the time by which it has judged. They stay after a conflict:
-        # with an insert on a newer version, keys could be new to two applications.
+        # The version that `unseen` read for a batch, and the time that it judged by. They stay after a conflict: if the
+        # insert used a newer version, a key could be new to two applications.
         self._bases: dict[tuple[str, int], tuple[int, int | None]] = {}
 
     def __repr__(self) -> str:
@@ -78,20 +79,20 @@ class SparkStore:
         batch: int,
         order_by: str | Column | list[str | Column] | None = None,
     ) -> DataFrame:
-        """The rows whose key no earlier batch had; of rows with equal keys, one.
+        """The rows whose key no earlier batch had; one row of each key.
 
-        Earlier is what the store had before the token of this application and batch. So a batch that is repeated
-        has the same keys again, even after its insert. Nothing is changed: the call may be repeated, and what it returns may
-        be computed any number of times. A key that is not new is never returned as new. A new key is left out at the
-        store's false positive rate, and it is the same ones each time. Equal keys within the batch are compared byte by byte.
+        The keys are looked up in the version before the token of this application and batch. So a repeated batch gets the
+        same keys again, even after its insert. Nothing is changed: the call may be repeated, and its result may be
+        computed any number of times. A key that is not new is never returned. A new key is left out at the store's false
+        positive rate; a repeated batch leaves out the same keys. Equal keys within the batch are compared byte by byte.
 
         Args:
             df: the batch.
             column: the column with the keys, of strings or binary values; or an expression for them.
-            application: who makes the batches, as for :meth:`insert`.
+            application: the name of the sequence of batches, as for :meth:`insert`.
             batch: the number of the batch, as for :meth:`insert`.
-            order_by: of rows with equal keys, the first in this order is returned. Unless given, or where it leaves rows
-                equal, it is any of them, and perhaps another one when a task is repeated.
+            order_by: of rows with equal keys, the first in this order is returned. Without it, or if rows are equal in
+                this order too, any of them is returned, and a repeated task may return another.
 
         Raises:
             TypeError: the keys are neither strings nor binary values.
@@ -104,8 +105,8 @@ class SparkStore:
         def is_new(rows: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
             return _tasks.unseen(plan, rows)
 
-        # Tells Spark that the answer does not depend on the key alone, so that it neither moves the function before
-        # other filters nor evaluates it twice.
+        # The answer does not depend on the key alone: Spark must neither move the function before other filters nor
+        # evaluate it twice.
         judge = _udf(is_new, BooleanType()).asNondeterministic()
         key, name = _key(df, column, self.path), f"gowk_hash_{uuid4().hex}"
         # Sorting brings equal keys together, in whatever order the shuffle delivers them. Spark compares hashes as
@@ -129,20 +130,21 @@ class SparkStore:
         Before this call, write the rows that :meth:`unseen` returned to an idempotent sink. In the opposite order, a
         sink that fails after the insert loses its rows, unless the batch is repeated.
 
-        Into a set it is enough to insert the keys of the rows that :meth:`unseen` returned, read back from the sink: all
-        others are found in the store already. A counting store counts every row that it is given.
+        For a set it is enough to insert the keys of the rows that :meth:`unseen` returned, read back from the sink: the
+        store has all other keys already. A counting store counts every row that it is given.
 
         Args:
             df: the batch.
             column: the column with the keys, or an expression for them.
-            application: who makes the batches: one name for each sequence of them. A stream that begins a new checkpoint begins a
-                new sequence.
-            batch: the number of the batch; each is higher than that of the application's batch before.
+            application: a name for the sequence of batches that this batch belongs to. A stream with a new checkpoint is
+                a new sequence, and needs a new name.
+            batch: the number of the batch, higher than the number of the application's last batch.
             state: a text that the application can read back with its last token.
 
-        A task with few keys writes them as records, of which the commit makes one run. A task with more keys than 12,288 and
-        than a tenth of its shard's entries rewrites the shard. After the commit, shards are folded for which that is due,
-        as by :meth:`compact`. If that fails, the batch is committed all the same, and the next one tries again.
+        A task with few keys writes them as records, and the commit merges the records of all tasks into one run. A task
+        with more than 12,288 keys, and more than a tenth of its shard's entries, rewrites the shard. After the commit,
+        shards that are due are folded, as by :meth:`compact`. If that fails, the batch is committed all the same, and the
+        next batch tries again.
 
         Returns:
             The outcome. ``"already"``: the batch was committed before.
@@ -161,7 +163,7 @@ class SparkStore:
     ) -> StoreCommit:
         """Removes one copy of each key from a counting store, in one version, exactly once. Otherwise like :meth:`insert`.
 
-        Remove only keys that were inserted: any other key may match the entry of one that was, and remove that.
+        Remove only keys that were inserted: any other key may match the entry of a stored key, and remove it.
 
         Raises:
             gowk.WrongKind: the store is a set.
@@ -170,11 +172,12 @@ class SparkStore:
         return self._write(df, column, "remove", application, batch, state)
 
     def compact(self, spark: SparkSession | None = None, *, all: bool = False) -> CompactReport:
-        """Folds what runs have into the files of the shards: a task for each shard, and one commit.
+        """Folds the records of runs into the files of the shards: a task for each shard, and one commit.
 
-        :meth:`insert` and :meth:`remove` do so for the shards for which it is due. Call it after writing to the data source
-        directly, or with ``all`` before much reading. It may run beside batches: where another process rewrites a shard
-        meanwhile, that counts. If it fails or is killed, the store stays as it was. The old files stay until a vacuum.
+        :meth:`insert` and :meth:`remove` fold the shards that are due. Call this after writing to the data source
+        directly, or with ``all`` before much reading. It may run beside batches: if another process rewrites a shard
+        during the call, that file is kept instead of the folded one. If it fails or is killed, the store stays as it was.
+        Old files stay until a vacuum.
 
         Args:
             spark: the session, the active one unless given.
@@ -201,7 +204,7 @@ class SparkStore:
         return Files(self.path).vacuum(keep=keep, grace=grace)
 
     def mark(self, df: DataFrame, column: str | Column, name: str = "seen") -> DataFrame:
-        """Adds a boolean column that says whether the store has the row's key, in the version that is the newest now.
+        """Adds a boolean column that says whether the newest version of the store, as of this call, has the row's key.
 
         There is no shuffle: each executor looks into all shards, so the store should fit its local disk.
 
@@ -215,7 +218,7 @@ class SparkStore:
     def register(self, name: str = "gowk_seen", session: SparkSession | None = None) -> None:
         """Registers :meth:`mark` as a function of SQL: ``SELECT * FROM pages WHERE NOT gowk_seen(url)``.
 
-        The function looks into the version that is the newest now. Register it again for a newer one.
+        The function looks into the version that is newest at this call. Register it again to move to a newer version.
 
         Args:
             name: the name of the function.
@@ -238,8 +241,8 @@ class SparkStore:
         """For ``stream.writeStream.foreachBatch``: hands the unseen rows of each batch to ``write``, and then inserts its keys.
 
         Args:
-            application: a name for this query and checkpoint only. A query with another checkpoint is refused under
-                this name: its batches count from 0 again, so its keys would be taken for committed already.
+            application: a name for this query and checkpoint only. A query with another checkpoint is refused under this
+                name: its batches count from 0 again, so its keys would seem to be committed already.
             write: called with the unseen rows and the number of the batch. It must replace the rows that it wrote for
                 the same number before: after a failure a batch is repeated, with the same keys.
             column: the column with the keys, or an expression for them.
@@ -278,7 +281,7 @@ class SparkStore:
         return rows.repartitionById(Files(self.path).shards, name).drop(name)
 
     def _before(self, application: str, batch: int) -> tuple[int, int | None]:
-        """The version before the batch, and the time by which the batch is judged there."""
+        """The version before the batch, and the time to judge the batch by."""
         with _noted(self.path, application, batch):
             before = Files(self.path).before(application, batch)
             return before.version, _tasks.time_of_update(before)
@@ -295,7 +298,7 @@ class SparkStore:
         return fold
 
     def _keep_up(self, spark: SparkSession) -> None:
-        """Folds what is due after a commit, which has succeeded whatever happens here."""
+        """Folds the shards that are due after a commit. The commit has succeeded, whatever happens here."""
         try:
             self.compact(spark)
         except (PySparkException, Error) as error:
@@ -371,7 +374,7 @@ class SparkStore:
         """A text that identifies this sequence of batches, to be kept with the batch. Raises if the application's last batch
         belongs to another sequence.
 
-        The text is the id of the query. Spark Connect does not tell the id; there a new checkpoint is recognized by its
+        The text is the id of the query. Spark Connect does not show the id; there a new checkpoint is recognized by its
         batch 0, which is below the last committed batch or, if that is 0, has other keys. Spark repeats only the last
         batch.
         """
@@ -407,7 +410,7 @@ def _query_of(df: DataFrame) -> str | None:
         query: str | None = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         return query
     except PySparkException:
-        # Spark Connect does not tell the id.
+        # Spark Connect does not show the id.
         return None
 
 

@@ -41,10 +41,10 @@ class Plan:
     batch: str
     """A text for messages that says what the tasks do."""
     time: int | None = None
-    """Of a forgetting store: the time by which all tasks of the batch judge, in milliseconds since 1970."""
+    """Of a forgetting store: the time that all tasks of the batch judge by, in milliseconds since 1970."""
 
     def disk(self) -> Disk:
-        # Spark tells its Python processes the executor's folders for temporary files, and empties them at the end.
+        # Spark gives its Python processes the executor's folders for temporary files, and empties them at the end.
         ours = self.local or os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
         # Users share the folder for temporary files.
         root = Path(ours) / "gowk" if ours else Path(tempfile.gettempdir()) / f"gowk-{os.geteuid()}"
@@ -75,7 +75,8 @@ class Plan:
 
 
 def time_of_update(store: Files) -> int | None:
-    """The time by which an update of the store's version judges keys, in milliseconds since 1970; None if it does not forget."""
+    """The time that an update of the store's version judges keys by, in milliseconds since 1970; None if it does not
+    forget."""
     time = store.update_time()
     return None if time is None else round(time.timestamp() * 1000)
 
@@ -105,7 +106,7 @@ class Shard:
             raise ValueError(f"a task got keys of shards {self.number} and {others[0]}: call by_shard() right before it")
 
     def open(self, number: int) -> None:
-        """Fetches the shard's file. Of runs, which serve all shards, a task reads its slices where the store has them."""
+        """Fetches the shard's file. Runs serve all shards: a task reads its slice of each run from the store."""
         self.number = number
         disk, file = self.plan.disk(), self.store.files.get(number)
         if file is not None and self.plan.fetch:
@@ -135,7 +136,7 @@ class FirstOfEach:
 
 
 def unseen(plan: Plan, batches: Iterator[tuple[Array, Array]]) -> Iterator[Array]:
-    """For each key, whether it is new: neither in the version nor earlier in this task. Each key comes with its hash."""
+    """For each key, whether it is new: not in the version, and not earlier in this task. Each key comes with its hash."""
     shard, first = Shard(plan), FirstOfEach()
     for hashes, keys in batches:
         with plan.named(shard):

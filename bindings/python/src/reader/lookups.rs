@@ -6,7 +6,7 @@ use crate::feed::{Operation, Stopped};
 
 /// Keys that are looked up at a time, for each thread.
 const ROWS: usize = 1 << 14;
-/// The same where there are several threads, none of which is started for fewer than 32,768.
+/// The same with several threads. No thread is started for fewer than 32,768 keys.
 const ROWS_OF_THREADS: usize = 1 << 17;
 
 pub(super) struct Contains<'a> {

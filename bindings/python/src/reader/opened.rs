@@ -53,7 +53,7 @@ impl Opened {
     #[cold]
     #[inline(never)]
     fn follow(&self, py: Python<'_>) -> PyResult<()> {
-        // If this fails, the next lookup looks again: answers of the old file are out of date by then.
+        // If this fails, the next lookup tries again: answers of the old file are out of date.
         failure::done(py, py.detach(|| self.reader.reload()))?;
         self.looked.store(now(), Ordering::Relaxed);
         Ok(())
@@ -86,7 +86,7 @@ impl Settings {
             };
             let read = asked.read(py, store, Some(*version))?;
             let filter = failure::done(py, py.detach(|| read.shard(*shard).map(|filter| filter.cloned())))?;
-            // Versions do not change: one that had a file for this shard still has it.
+            // Versions do not change: a version that had a file for this shard still has it.
             let Some(filter) = filter else {
                 return failure::done(py, Err(gowk::Error::NotFound { path: path.to_owned() }));
             };

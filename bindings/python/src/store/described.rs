@@ -102,7 +102,7 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     made(py, "StoreInfo", &fields)
 }
 
-/// The outcome of a commit; `application` is that of its token. So many keys were judged again.
+/// The outcome of a commit: `application` belongs to its token, and so many keys were judged again.
 pub(super) fn commit<'py>(
     py: Python<'py>,
     committed: &Committed,

@@ -1,4 +1,4 @@
-//! `gowk.Sealed`: the value that the process that has made a file sends to the one that commits it.
+//! `gowk.Sealed`: describes a new file; the process that made the file sends it to the process that commits.
 
 use gowk::store;
 use pyo3::exceptions::PyValueError;

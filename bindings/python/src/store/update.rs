@@ -181,8 +181,8 @@ impl Update {
         times::insert_at(&self.owned, keys, times)
     }
 
-    /// Stores keys in an update of a forgetting store, each for a lifetime of its own, as :meth:`Writer.insert_many_for` does in
-    /// a filter.
+    /// Stores keys in an update of a forgetting store, each for a lifetime of its own, as :meth:`Writer.insert_many_for`
+    /// does in a filter.
     fn insert_many_for<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
