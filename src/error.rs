@@ -343,7 +343,7 @@ pub enum Error {
         path: PathBuf,
         /// The clock's time, or the key's, in milliseconds since 1970.
         clock: u64,
-        /// The time that the filter has come to, in milliseconds since 1970.
+        /// The filter's time, in milliseconds since 1970.
         filter: u64,
     },
 

@@ -62,8 +62,8 @@ pub struct Info {
     pub retention: Option<Retention>,
     /// The newest keys, if the filter keeps these and forgets all others.
     pub keep_newest: Option<Newest>,
-    /// The time that a forgetting filter has come to: the begin of its epoch, in milliseconds since 1970. `None` before its
-    /// first key, and for other kinds.
+    /// The time of a forgetting filter: the beginning of its epoch, in milliseconds since 1970. `None` before its first
+    /// key, and for other kinds.
     pub time: Option<u64>,
     /// Slots of all buckets.
     pub slots: u64,
@@ -73,8 +73,8 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. No removal changes them.
     pub saturated: u64,
-    /// Copies of all keys: inserted copies, less removed ones. In a set, the keys that were stored; in a forgetting filter
-    /// without keys whose entries were emptied. A saturated entry stands for the highest count.
+    /// Copies of all keys: inserted minus removed. In a set, the stored keys; in a forgetting filter, without keys whose
+    /// entries were emptied. A saturated entry counts as the highest count.
     pub copies: u64,
     /// Copies ever inserted, except of keys whose entry was saturated already.
     pub inserted: u64,

@@ -100,7 +100,7 @@
 //! # Limits
 //!
 //! Unix only. Memory maps and `flock` must work, as they do on a local file system. No other process may cut the file
-//! short while it is mapped, as `cp shorter live` does: accesses behind the cut raise SIGBUS, as do those to a block that the
+//! short while it is mapped, as `cp shorter live` does: accesses past the cut raise SIGBUS, as do those to a block that the
 //! disk cannot read. SIGBUS kills the process unless it has a handler, and the access cannot be continued. The library
 //! installs no handler.
 //! A filter of the same length or a longer one that is written over the file is noticed: [`Error::Replaced`]. To replace a

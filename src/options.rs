@@ -276,12 +276,12 @@ impl Options {
         self
     }
 
-    /// Creation: a filter of bounded size that keeps the newest keys, however fast they come: each until at least so many
-    /// newer ones were stored, and somewhat longer. [`Info::keep_newest`](crate::Info::keep_newest) and
+    /// Creation: a filter of bounded size that keeps the newest keys, however fast they come: each until at least this
+    /// many newer keys were stored, and somewhat longer. [`Info::keep_newest`](crate::Info::keep_newest) and
     /// [`plan`](Self::plan) say how many it keeps at most; the file has room for these, and need never double. So no
     /// [`capacity`](Self::capacity) is given beside it. At least 1, and at most 2^50. Keys that come again stay as old as
-    /// they are. An existing filter of another kind is refused with [`Error::Kind`], and a filter that keeps another number
-    /// with [`Error::Retention`].
+    /// they are. An existing filter of another kind is refused with [`Error::Kind`], and a filter that keeps another
+    /// number with [`Error::Retention`].
     ///
     /// No clock is read. Such a filter takes no times of keys, and is neither divided, joined nor merged:
     /// [`Error::Newest`].

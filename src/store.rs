@@ -157,7 +157,7 @@ impl Store {
     /// Opens a store. It uses the options that say how filters are read and written, such as
     /// [`threads`](Options::threads), [`verify`](Options::verify) and [`on_damage`](Options::on_damage).
     ///
-    /// Fails with [`Error::NotAStore`] if the folder is no store, with [`Error::Unfinished`] if
+    /// Fails with [`Error::NotAStore`] if the folder is not a store, with [`Error::Unfinished`] if
     /// [`create_from`](Self::create_from) has not finished, and with another error if `store.toml` is damaged or wrong.
     pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         history::open(path.as_ref(), options)

@@ -117,7 +117,7 @@ pub(super) type Erased<'a> = AnyBuckets<'a, AnyLayout, Infallible>;
 /// Hides the width and the errors of buckets.
 struct Eraser<'a, W, B: Buckets<W>> {
     buckets: &'a mut B,
-    /// What a load failed with. From then on every bucket is loaded as a quarantined one, and none is stored.
+    /// The error of a failed load. From then on every bucket is loaded as quarantined, and none is stored.
     failed: Option<B::Error>,
 }
 

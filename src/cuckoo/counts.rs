@@ -61,7 +61,7 @@ pub(crate) struct Counts {
     pub(crate) epoch: u64,
     /// The regions, from the first on, that hold no entry which expires in this epoch; 0 in others.
     pub(crate) swept: u64,
-    /// The bitwise or of what stands behind the counters in a file; not 0 only in a damaged one.
+    /// The bitwise or of what stands after the counters in a file; not 0 only in a damaged one.
     pub(crate) beyond: u64,
 }
 
@@ -78,7 +78,7 @@ impl Counts {
         self.by_tail.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Whether all entries but one of 32 have the tails of a filter that has not doubled.
+    /// Whether at least 31/32 of the entries have the tails of a filter that has not doubled.
     pub(crate) fn are_nearly_all_fresh(&self, width: AnyWidth) -> bool {
         let fresh = self.by_tail[width.fresh_tail_bits() as usize];
         self.entries() - fresh <= self.entries() / 32
@@ -129,8 +129,8 @@ impl Counts {
         }
     }
 
-    /// What a scan of a filter of this kind counts. A digit in a set counts nothing: no writer stores one, and a superblock
-    /// that counted it would be refused with the whole file.
+    /// What a scan of a filter of this kind counts. A digit in a set is not counted: no writer stores one, and a
+    /// superblock that counted it would be refused with the whole file.
     pub(crate) const fn in_a(self, kind: Kind) -> Self {
         match kind {
             Kind::Set | Kind::Forgetting => Self { digits: 0, saturated: 0, ..self },

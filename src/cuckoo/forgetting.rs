@@ -80,7 +80,7 @@ impl Forgetting {
         MAX_TIME / self.epoch
     }
 
-    /// The epoch that a filter of the newest keys has come to after so many.
+    /// The epoch of a filter of the newest keys after `inserted` keys.
     ///
     /// 50 keys in an epoch: the 101st comes in epoch 3.
     pub(crate) const fn epoch_of_keys(&self, inserted: u64) -> u64 {
@@ -135,9 +135,9 @@ pub struct Retention {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Newest {
-    /// A key is kept until at least so many newer ones were stored.
+    /// A key is kept until at least this many newer keys were stored.
     pub at_least: u64,
-    /// The filter never keeps more keys than that.
+    /// The filter never keeps more keys than this.
     pub at_most: u64,
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct Expiries([u64; 1 << MOST_EXPIRY_BITS]);
 const MOST_EXPIRY_BITS: u32 = 4;
 
 impl Expiries {
-    /// Counts the entries of buckets of a filter that has come to the epoch `now`.
+    /// Counts the entries of buckets of a filter in the epoch `now`.
     pub(crate) fn tally<W: Width>(&mut self, words: &[u64], now: u64) {
         for bucket in words.iter().map(|word| Bucket::<W>::new(*word)) {
             let slots = (0..W::SLOTS).map(|lane| bucket.slot(lane));
@@ -223,7 +223,7 @@ pub(crate) enum Kept {
 struct Living<'a, 'b, W, E> {
     buckets: &'a mut AnyBuckets<'b, W, E>,
     epoch: u32,
-    /// Buckets that held such entries when they were loaded, as they were.
+    /// The original words of loaded buckets that held such entries.
     before: Vec<(BucketId, Bucket<W>)>,
     delta: &'a mut Delta,
 }

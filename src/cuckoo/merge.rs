@@ -104,7 +104,7 @@ fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: S
     false
 }
 
-/// What is done with a group of a region.
+/// What to do with a group of a region.
 type Take<'a, W> = &'a mut dyn FnMut(&mut Words<'_>, BucketId, Group<W>) -> Result<(), NoRoom>;
 
 /// Calls `take` for each group of one region that must be stored in the other, with the other region and the group's

@@ -85,8 +85,8 @@ mod vector {
     /// | `unlike & !ignored` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
     pub(in crate::cuckoo) struct Pair<W>(m128i, PhantomData<W>);
 
-    /// Of each of the eight lanes all bits, or none. Without the bit masks below, which change no answer, the compiler makes
-    /// other code of them, and a count took a tenth more time.
+    /// For each of the eight lanes, all bits or none. Without the bit masks below, which change no answer, the compiler
+    /// makes other code of them, and a count took a tenth more time.
     #[derive(Clone, Copy)]
     struct Mask(m128i);
 

@@ -78,7 +78,7 @@ mod tests {
         edges.into_iter().chain(std::iter::repeat_with(next))
     }
 
-    /// The arithmetic in the words of the specification: first the shard, and then the region by what is left over.
+    /// The arithmetic in the words of the specification: first the shard, and then the region by the remainder.
     #[test]
     fn shards_of_regions_are_the_regions_of_one_filter() {
         for (of, regions) in
@@ -111,7 +111,7 @@ mod tests {
         let hash = KeyHash::new(((1_u128 << 64) * 5 / 24) << 64);
         assert_eq!(span.region_or_beyond(hash).0.0, 0_u32.wrapping_sub(4));
         assert_eq!(hash.shard(4), 0);
-        // 3.5 of 12 regions: the first of the second shard, right behind the first one.
+        // 3.5 of 12 regions: the first of the second shard, right after the first one.
         let hash = KeyHash::new(((1_u128 << 64) * 7 / 24) << 64);
         let [first, second] = [0, 1].map(|number| Span::new(Shard { of: 4, number }, 3));
         assert_eq!((first.region(hash), first.region_or_beyond(hash).0), (None, RegionId(3)));

@@ -116,7 +116,7 @@ fn candidates<W: Layout, E>(
             if group.entry.tail_length().is_none() || place == Some(at) {
                 continue;
             }
-            // Two entries of one tag in one of the key's buckets have the same pair of buckets.
+            // If two entries in one of the key's buckets have the same tag, they have the same pair of buckets.
             if number < both.len()
                 && let Some(union) = shared(own, group, wanted)
             {

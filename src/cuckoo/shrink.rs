@@ -105,8 +105,8 @@ pub(crate) fn halve<W: Width>(
     Ok(())
 }
 
-/// Puts together all pairs of buckets that hold nothing but entries without digits. `from` keeps the slots of all others,
-/// which are still to store. True without others.
+/// Joins each pair of buckets that holds only entries without digits. `from` keeps the slots of all other pairs, which
+/// are still to store. Returns whether there are none.
 fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     let mut is_plain = true;
     for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks_mut(BLOCK)) {

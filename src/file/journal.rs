@@ -9,7 +9,7 @@
 //!
 //! Crash cases: a torn or missing tail fails the CRC, and ends the journal; frames of two attempts at one
 //! commit cannot be mixed, as each frame names the CRC of the one before; frames from before a reset have
-//! another salt. A frame of a *later* commit behind a frame that does not count cannot come from a crash, as a
+//! another salt. A frame of a *later* commit after a frame that does not count cannot come from a crash, as a
 //! later commit begins only after the earlier one is synced: that is damage.
 
 use std::fs::File;
@@ -97,7 +97,7 @@ impl Journal {
 
     /// After a failed append: cuts the journal back to the last commit.
     pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
-        // If nothing lies behind the end, do not cut: on a full disk, a copy-on-write file system may have no room even
+        // If nothing lies past the end, do not cut: on a full disk, a copy-on-write file system may have no room even
         // for that.
         if self.file.metadata().at(&files.journal, "look at")?.len() <= self.end {
             return Ok(());
@@ -234,7 +234,7 @@ pub(super) fn check_place(files: &Files) -> Result<()> {
     Err(Error::Journal { path: files.journal.clone(), defect: JournalDefect::NotAJournal })
 }
 
-/// Whether the journal has bytes behind its header.
+/// Whether the journal has bytes after its header.
 pub(super) fn holds_anything(files: &Files) -> Result<bool> {
     Ok(length_of_regular(&files.journal)?.is_some_and(|length| length > HEADER))
 }

@@ -168,7 +168,7 @@ mod tests {
         let each = (first..end).map(|block| vec![block]);
         let some = [vec![], vec![first, first + 1, first + 17, end - 1], (first..end).collect()];
         for blocks in each.chain(some) {
-            // One block more, which is no part of the live area.
+            // One more block, which is not part of the live area.
             let before = vec![7; ((end + 1) * PAGE) as usize];
             std::fs::write(&path, &before).unwrap();
             let mut expected = before;

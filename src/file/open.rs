@@ -42,7 +42,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The least time that a writer waits for processes that are opening the file, or dying with it.
 const OPENINGS: Duration = Duration::from_secs(1);
 const DYING: Duration = Duration::from_millis(100);
-/// The least time that a reader waits for them.
+/// The least time that a reader waits for such processes.
 const READERS_PATIENCE: Duration = Duration::from_secs(60);
 /// How often a superblock is read again if a living writer may be writing it.
 const TORN_READS: u32 = 50;

@@ -44,7 +44,7 @@ pub(crate) struct RegionChange {
     words: Vec<u64>,
     /// How many buckets are listed.
     listed: usize,
-    /// The place behind the last one that was changed again. A journal often changes the same buckets again, in order.
+    /// The place after the last bucket that was changed again. A journal often changes the same buckets again, in order.
     next: usize,
     /// The checksums of the pages with the changes in them, once sealed or replayed.
     sums: Option<Box<[u32; PAGES_PER_REGION as usize]>>,

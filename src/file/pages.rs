@@ -219,8 +219,8 @@ impl Pages {
         (0..8).for_each(|line| self.map.prefetch(self.addresses.word_of(id) + 8 * line));
     }
 
-    /// Asks the system to read in a region that will be needed soon, without waiting for it. Does nothing behind the
-    /// last region.
+    /// Asks the system to read in a region that will be needed soon, without waiting for it. Does nothing past the last
+    /// region.
     ///
     /// Works only for a file larger than memory; for such a file the system is advised not to read ahead by itself.
     pub(crate) fn read_ahead(&self, region: RegionId) {

@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
     Broken,
 }
 
-/// The decision table of `format-spec/README.md`, section 6.7. `lost` are commits seen behind damage.
+/// The decision table of `format-spec/README.md`, section 6.7. `lost` are commits seen after damage.
 pub(super) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
     use Decision::{Refuse, Replay, Retire};
     match (kin, counted, lost) {

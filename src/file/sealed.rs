@@ -76,7 +76,7 @@ impl LiveHead for Image<'_> {
 pub(crate) fn check_image(bytes: &[u8], path: &Path) -> Result<Superblocks> {
     let image = Image(bytes);
     let read = |into: &mut [u8], offset| {
-        // A short file has a slot of no bytes, behind its end.
+        // A short file has a slot of no bytes, past its end.
         if !into.is_empty() {
             into.copy_from_slice(image.at(offset, into.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
         }

@@ -78,8 +78,8 @@ pub(crate) enum Flush {
 }
 
 impl Flush {
-    /// For an empty file that so many threads will fill. Two filled memory at 32 to 43 M/s, and the file at 42 to 47 (10
-    /// million keys).
+    /// For an empty file that this number of threads will fill. Two filled memory at 32 to 43 M/s, and the file at 42 to
+    /// 47 (10 million keys).
     pub(crate) const fn by(threads: usize) -> Self {
         if threads == 1 { Self::Kept } else { Self::Never }
     }
@@ -511,7 +511,7 @@ mod tests {
     use crate::format::{LIVE, LIVE_STATE};
     use crate::{Options, Reader};
 
-    /// Seals a file of so many regions, with pages that were changed after it was filled.
+    /// Seals a file of `regions` regions, with pages that were changed after it was filled.
     fn every_page_gets_the_checksum_of_what_is_in_it(regions: u64, in_memory: bool) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("small");

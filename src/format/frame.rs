@@ -14,7 +14,7 @@ use crate::error::{Error, JournalDefect, Result};
 
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
 pub(crate) const FRAME_MAGIC: [u8; 8] = *b"gowkfram";
-/// Bytes of the journal's header; frames start behind it.
+/// Bytes of the journal's header; frames start after it.
 pub(crate) const HEADER: u64 = 512;
 pub(crate) const HEADER_CRC_AT: usize = 508;
 /// Frames start at multiples of this, so that a torn sector never holds bytes of two frames.

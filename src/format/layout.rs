@@ -28,7 +28,7 @@ const _: () = assert!(BUCKETS_PER_PAGE * PAGES_PER_REGION == BUCKETS_PER_REGION)
 /// The highest id and commit number of a superblock. Both go up by one, so no real file comes near it.
 pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
 
-/// Bytes of each superblock slot; slot A lies at 0, slot B behind it.
+/// Bytes of each superblock slot; slot A lies at 0, slot B after it.
 pub(crate) const SUPERBLOCK: u64 = 65_536;
 pub(super) const SLOT_BYTES: usize = SUPERBLOCK as usize;
 /// The offset of the metadata in a slot, and its greatest length in bytes.

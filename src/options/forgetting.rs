@@ -165,7 +165,7 @@ impl Options {
     }
 }
 
-/// How a filter of this width keeps so many of the newest keys.
+/// How a filter of this width keeps the newest `keys` keys.
 fn of_newest(keys: u64, width: AnyWidth) -> Forgetting {
     Forgetting {
         after: keys,

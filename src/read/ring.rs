@@ -16,7 +16,7 @@ use crate::format::{BUCKETS_PER_PAGE, PageId};
 /// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
 const IN_FLIGHT: usize = 32;
 /// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the instructions
-/// behind it. If keys are hashed in between, few other prefetches are issued in this time: prefetched one by one, lookups
+/// after it. If keys are hashed in between, few other prefetches are issued in this time: prefetched one by one, lookups
 /// in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at times.
 const STEP: usize = 8;
 /// Lookups between two looks at the apply epoch.

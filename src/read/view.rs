@@ -378,7 +378,7 @@ impl View {
         Error::Field { path, field: "live epoch", found: self.contents().map.live_word(LIVE_NOW), expected }
     }
 
-    /// Asks for pages ahead, for a reading of all regions in order that has come to `region`.
+    /// Asks for the pages ahead, when all regions are read in order and `region` is next.
     pub(super) fn comes_to(&self, region: RegionId) {
         self.pages.read_ahead(RegionId(region.0.saturating_add(REGIONS_AHEAD)));
     }

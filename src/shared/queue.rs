@@ -187,7 +187,7 @@ impl Queue {
 struct Owner {
     queue: Arc<Queue>,
     commits: Commits,
-    /// Of changes that were answered before their commit: the failure of the last try to commit them.
+    /// The failure of the last attempt to commit changes that were answered before their commit.
     failed: Option<Failure>,
     /// When they must be committed.
     due: Option<Instant>,

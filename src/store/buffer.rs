@@ -101,7 +101,7 @@ impl RecordBuffer {
         all
     }
 
-    /// A working copy of the shard with these records, as [`WorkingCopy::open`] makes it.
+    /// A working copy of the shard, made by [`WorkingCopy::open`], with these records folded in.
     pub(super) fn rewritten(
         &self,
         base: &StoreReader,

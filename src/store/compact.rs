@@ -1,5 +1,5 @@
-//! Fewer runs: runs merged into one, and shards written anew with what is pending for them (`format-spec/STORE.md`,
-//! sections 12.3 and 12.4).
+//! Fewer runs: runs merged into one, and shards written anew with their pending records (`format-spec/STORE.md`, sections
+//! 12.3 and 12.4).
 //!
 //! Invariants:
 //!
@@ -48,7 +48,7 @@ pub struct Compacted {
     pub version: Option<u64>,
     /// Shards written anew.
     pub folded: u64,
-    /// Shards that have no room for what is pending for them, and must not grow.
+    /// Shards that must not grow and have no room for their pending records.
     pub full: u64,
     /// Bytes of the new files.
     pub bytes: u64,
@@ -97,7 +97,8 @@ impl Store {
         }
     }
 
-    /// Merges and folds what is due after a commit. If that fails, the commit has not: the next one tries again.
+    /// Merges runs and folds shards that are due after a commit. If this fails, the commit stays, and the next commit
+    /// tries again.
     pub(super) fn keep_up(&self, version: &Version) {
         if let Err(error) = self.try_keep_up(version) {
             events::store_not_compacted(&self.root, &error);
@@ -144,8 +145,8 @@ impl Store {
         Ok(shards)
     }
 
-    /// Writes a shard anew with what is pending for it in a version. [`commit_folds`](Self::commit_folds) publishes the
-    /// file, here or in another process that it is sent to. `None` if the shard has no room, and must not grow.
+    /// Writes a shard anew with its pending records in a version. [`commit_folds`](Self::commit_folds) publishes the
+    /// file, here or in another process. `None` if the shard has no room, and must not grow.
     ///
     /// The working copy is made in the folder `scratch`, or in the store's own.
     pub fn fold_shard(

@@ -39,7 +39,7 @@ pub struct Description {
     pub seed: Seed,
     /// Slots in each bucket, in all shards.
     pub slots_per_bucket: SlotsPerBucket,
-    /// When the store forgets a key; `None` unless it does.
+    /// When the store forgets a key; `None` if it does not forget.
     pub retention: Option<Retention>,
     /// Bits of a slot that say when its entry expires; 0 unless the store forgets.
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -56,7 +56,7 @@ pub struct Description {
     pub max_false_positive_rate: Option<f64>,
     /// Whether the store was made by dividing a filter: see [`Store::create_from`](super::Store::create_from).
     pub divided: bool,
-    /// What commits vacuum by; `None` unless they do.
+    /// The limits for vacuums by commits; `None` if commits do not vacuum.
     pub auto_vacuum: Option<Vacuum>,
 }
 
@@ -187,12 +187,12 @@ impl Description {
         })
     }
 
-    /// The epoch that an empty store has come to; 0 unless it forgets.
+    /// The epoch of an empty store; 0 unless it forgets.
     pub(super) const fn first_epoch(&self) -> u64 {
         if self.retention.is_some() { FIRST_EPOCH } else { 0 }
     }
 
-    /// The epoch that a filter of this store has come to; 0 unless it forgets.
+    /// The epoch of a filter of this store; 0 unless it forgets.
     pub(super) fn epoch_of(&self, info: &Info) -> u64 {
         let Some(Retention { forget_within, .. }) = self.retention else { return 0 };
         info.time.map_or(FIRST_EPOCH, |time| time / forget_within.max(1))
@@ -220,7 +220,7 @@ impl Description {
     }
 }
 
-/// What commits are to vacuum by.
+/// The limits for vacuums by commits.
 fn auto_vacuum(options: &Options) -> Result<Option<Vacuum>> {
     let Some((keep, grace)) = options.auto_vacuum else { return Ok(None) };
     let wrong = |found, expected| crate::Error::Option { option: "auto_vacuum", found, expected };

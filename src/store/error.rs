@@ -158,7 +158,7 @@ pub enum Error {
         newest: u64,
     },
 
-    /// Another commit has changed what this one judged, since the version that the update is based on.
+    /// Since the update's base version, another commit has changed keys or a shard that this update depends on.
     #[error(
         "{}: {} by version {version}, after version {base} on which this update is based; \
          nothing was committed; make the update again on the newest version",

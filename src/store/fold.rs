@@ -1,4 +1,4 @@
-//! Working copies of shards, and what is pending for a shard folded into one (`format-spec/STORE.md`, sections 8 and
+//! Working copies of shards, and folding a shard's pending records into one (`format-spec/STORE.md`, sections 8 and
 //! 12.4).
 //!
 //! Crash cases: until its commit, a fold leaves a working copy or a file that no version names. A vacuum removes them.

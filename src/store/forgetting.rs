@@ -74,7 +74,7 @@ impl StoreReader {
         forgetting.map_or_else(|| self.clone(), |forgetting| self.at(forgetting.epoch_of(millis(time))))
     }
 
-    /// Whether all that a shard's file holds has expired, or, with `any`, perhaps a part of it.
+    /// Whether all entries of a shard's file have expired; with `any`, whether some may have.
     pub(super) fn has_expired(&self, shard: u32, any: bool) -> bool {
         let own = &self.store.description;
         let lives = if any { 1 } else { forgetting::most_epochs(own.expiry_bits) };

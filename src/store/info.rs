@@ -67,7 +67,7 @@ impl StoreReader {
 pub struct StoreInfo {
     /// The number of the version.
     pub version: u64,
-    /// Shards that have a file; the others have nothing but what is pending for them.
+    /// Shards that have a file; all others have only pending records.
     pub files: u64,
     /// Runs that are not folded into all shards.
     pub runs: u64,
@@ -88,8 +88,8 @@ pub struct StoreInfo {
     pub expected_false_positive_rate: f64,
     /// The highest rate of a shard.
     pub highest_false_positive_rate: f64,
-    /// The time that a forgetting store has come to: the begin of its epoch, in milliseconds since 1970. `None` before its
-    /// first key, and in other stores.
+    /// The time of a forgetting store: the beginning of its epoch, in milliseconds since 1970. `None` before its first
+    /// key, and in other stores.
     pub store_time: Option<u64>,
 }
 

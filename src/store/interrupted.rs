@@ -402,7 +402,7 @@ fn a_look_after_the_put_that_reads_nothing_leaves_a_doubt_that_is_told() {
     assert!(shared.store.load(3).unwrap().unwrap().tokens.contains_key("a"));
 }
 
-/// What readers would refuse is not published, and the store goes on.
+/// A change that readers would refuse is not published, and the store stays usable.
 #[test]
 fn what_a_reader_would_refuse_is_refused_before_it_is_published() {
     let shared = Shared::new();

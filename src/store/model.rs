@@ -84,10 +84,10 @@ const fn calls(step: Step) -> &'static [&'static str] {
         LookAfter => &["list versions"],
         Put => &["put version"],
         List | ListAgain => &["list versions", "measure version"],
-        // The second call is one of whoever reads the newest version.
+        // The second call comes from reading the newest version.
         Load => &["get version", "sync versions"],
         CheckFence => &["measure file"],
-        // The listings are of what could be removed.
+        // The listings are of files that could be removed.
         ReadStaying => &["list versions", "list shards", "list runs", "list incoming"],
         Draft => &["create draft", "write draft", "sync draft"],
         Link => &["link draft"],
@@ -643,7 +643,7 @@ fn calls_of(
     told
 }
 
-/// Writes down what it is called for, as `calls_of` does. What only reads is written down above it, where a storage is
+/// Writes down its calls, as `calls_of` does. Calls that only read are written down one level above, where a storage is
 /// called.
 #[derive(Debug, Default)]
 struct Probe(Mutex<Vec<String>>);

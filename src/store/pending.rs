@@ -98,8 +98,8 @@ impl StoreReader {
         })
     }
 
-    /// Whether a later version has merged what is pending for a shard with later records. These may have cancelled it, so
-    /// that no run there says so.
+    /// Whether a later version has merged a shard's pending records with later records. The later ones may have cancelled
+    /// the pending ones, and then no run there shows either.
     pub(super) fn is_merged_in(&self, later: &Version, shard: u32) -> Result<bool> {
         let (version, shards) = (self.version(), self.store.description.shards);
         let folded = version.folded(shard);
@@ -192,7 +192,7 @@ impl StoreReader {
         Ok(found && (!self.is_past(shard) || self.expires_in_file(shard, hash)? > self.now))
     }
 
-    /// Whether the store has come to a later epoch than a shard's file.
+    /// Whether the store's epoch is later than the epoch of a shard's file.
     pub(super) fn is_past(&self, shard: u32) -> bool {
         self.version().shards.get(&shard).is_some_and(|file| file.epoch < self.now)
     }
@@ -302,7 +302,7 @@ impl StoreReader {
         Ok(answers)
     }
 
-    /// The sieve of a shard, for lookups of so many keys.
+    /// The sieve of a shard, for lookups of `keys` keys.
     #[inline]
     fn sieve(&self, shard: u32, keys: usize) -> Option<&Sieve> {
         let make = |pending| {

@@ -320,9 +320,9 @@ impl StoreReader {
         self.file_of(shard)
     }
 
-    /// The filter in the file of a shard; `None` if it has none, or there is no such shard. It does not have what is
-    /// pending for the shard: ask this reader for keys. Where there is a [copy](Store::copies), it is the copy, until a
-    /// lookup in this reader fails in it.
+    /// The filter in the file of a shard; `None` if it has none, or there is no such shard. The shard's pending records
+    /// are not in it: to look up keys, ask this reader. If there is a [copy](Store::copies), this is the copy, until a
+    /// lookup of this reader fails in it.
     pub fn file_of(&self, shard: u32) -> Result<Option<&Reader>> {
         let OpenVersion { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
@@ -364,7 +364,7 @@ impl StoreReader {
         let files = files.filter(|file| matches!(file, Closed::Shard(.., place) if place.get().is_none()));
         let runs = version.runs.iter().zip(runs).filter(|(_, place)| place.get().is_none());
         let closed = files.chain(runs.map(|(file, place)| Closed::Run(file, place))).collect();
-        // What cannot be opened is an error of the lookup that needs it.
+        // If a file cannot be opened, the lookup that needs it fails.
         divided(closed, FETCHES, |file| {
             match file {
                 Closed::Shard(shard, file, place) => drop(self.open_file(shard, file, place)),
@@ -508,7 +508,7 @@ mod tests {
     use crate::store::storage::Storage;
     use crate::store::version::FIRST;
 
-    /// What opening a local file comes to.
+    /// The outcome of opening a local file.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     enum Opening {
         Opens,

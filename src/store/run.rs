@@ -228,7 +228,7 @@ fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
     page.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
 }
 
-/// Bytes of a page; zeros behind its end.
+/// Bytes of a page; zeros past its end.
 fn get<const N: usize>(page: &[u8], at: usize) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.iter_mut().zip(page.iter().skip(at)).for_each(|(to, from)| *to = *from);

@@ -53,7 +53,7 @@ impl Update {
         Ok(sealed)
     }
 
-    /// As how many files it is sealed, if these shards get files for their records.
+    /// The number of files that it is sealed as, if these shards get files for their records.
     pub(super) fn files_to_seal(&self, many: &[u32]) -> u64 {
         let copies = self.shards.iter().filter(|held| matches!(held, ShardChanges::Rewritten(_))).count();
         (copies + many.len()) as u64 + u64::from(self.records_but(many).next().is_some())

@@ -33,7 +33,7 @@ pub struct Sealed {
     /// Whether it is a [fold](super::Store::fold_shard), which brings no change.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) fold: bool,
-    /// The epoch that it has come to, in a forgetting store; 0 in others.
+    /// Its epoch, in a forgetting store; 0 in others.
     #[serde(default, skip_serializing_if = "text::is_zero")]
     pub(super) epoch: u64,
 }

@@ -28,8 +28,8 @@ pub(super) struct Sieving {
 }
 
 impl Sieving {
-    /// The sieve for a lookup of so many keys. If it is due, it is made: `count` counts the records, and `make` makes it of
-    /// them.
+    /// The sieve for a lookup of this many keys. If it is due, it is made: `count` counts the records, and `make` makes
+    /// it from them.
     #[inline]
     pub(super) fn get(
         &self,
@@ -62,7 +62,7 @@ impl Sieving {
 pub(super) struct Sieve(Vec<u64>);
 
 impl Sieve {
-    /// Of these records, at most so many.
+    /// The sieve of these records, at most `most` of them.
     pub(super) fn of(most: u64, records: impl IntoIterator<Item = Result<Record>>) -> Result<Self> {
         let words = most.div_ceil(RECORDS_A_WORD).next_power_of_two();
         let mut sieve = Self(vec![0; usize::try_from(words).unwrap_or(usize::MAX)]);

@@ -144,7 +144,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<(PathBuf, Arc<dyn S
     }
 }
 
-/// The storage for a new store of so many shards, and the store's path.
+/// The storage for a new store of `shards` shards, and the store's path.
 pub(super) fn prepare(path: &Path, shards: u32, options: &Options) -> Result<(PathBuf, Arc<dyn Storage>)> {
     match Address::of(path).transpose()? {
         #[cfg(feature = "s3")]

@@ -47,8 +47,8 @@ pub(super) fn encode(path: &Path, value: &impl Serialize) -> Result<String> {
     Ok(text)
 }
 
-/// The value that a text of so many tokens at most holds. Fails with [`Error::Damaged`] if its checksum is wrong, and with [`Error::Format`] if
-/// it has another format.
+/// The value of a text with at most `most` tokens. Fails with [`Error::Damaged`] if its checksum is wrong, and with
+/// [`Error::Format`] if it has another format.
 pub(super) fn decode<T: DeserializeOwned>(path: &Path, bytes: &[u8], most: usize) -> Result<T> {
     let damaged = || Error::Damaged { path: path.to_owned() };
     let at = bytes.len().checked_sub(SEAL_LENGTH).ok_or_else(damaged)?;

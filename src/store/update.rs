@@ -30,12 +30,12 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// many again: it gets a working copy of its own, into which keys go without a journal. So the records take at most about
 /// 5 bytes of memory for each entry of the store. Dropping the update removes the working copies.
 ///
-/// Where a shard's records are so many that they would be folded at once, a commit writes them to the shard's file, if
-/// nobody else has committed since the base.
+/// If a shard has so many records that they would be folded at once, a commit writes them to the shard's file, unless
+/// another commit came since the base.
 ///
 /// Any number of updates may be made at the same time. Two updates that change the same key are in conflict; so are an
-/// update that rewrites a shard and another that changes a key of it. The first to commit wins. The other gets
-/// [`Error::Conflict`], or judges the keys in question again: [`commit_rebased`](Self::commit_rebased).
+/// update that rewrites a shard and another update that changes a key of that shard. The first to commit wins. The other
+/// gets [`Error::Conflict`], or judges the keys in question again: [`commit_rebased`](Self::commit_rebased).
 ///
 /// Records find room in every shard. A store that must not grow may hold an eighth more keys than its filters take, or
 /// 16384 a shard, before keys are refused.
@@ -47,7 +47,7 @@ pub struct Update {
     rewrites: bool,
     /// Whether a key that is there may have got a later expiry.
     pub(super) prolongs: bool,
-    /// What it has of each shard.
+    /// Its records or working copy of each shard.
     pub(super) shards: Vec<ShardChanges>,
 }
 

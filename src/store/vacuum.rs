@@ -188,7 +188,7 @@ impl Store {
         }
     }
 
-    /// Whether as many versions can go as are kept, and at least [`WORTH`]. Reads one version at most.
+    /// Whether at least as many versions can go as are kept, and no fewer than [`WORTH`]. Reads at most one version.
     fn is_worth_a_vacuum(&self, newest: &Version, vacuum: &Vacuum) -> Result<bool> {
         // The lowest version that would stay.
         let stays = newest.first.saturating_add(vacuum.keep.max(WORTH));
@@ -199,7 +199,7 @@ impl Store {
         Ok(SystemTime::now().duration_since(time).is_ok_and(|age| age >= vacuum.grace))
     }
 
-    /// What a vacuum that finds this version the newest does; `None` if another vacuum has removed a version meanwhile.
+    /// The plan of a vacuum for which this version is the newest; `None` if another vacuum has removed a version since.
     fn plan(&self, newest: &Version, vacuum: &Vacuum) -> Result<Option<VacuumPlan>> {
         let known = Cutoffs { first: newest.first, fence: newest.fence };
         let limits = self.limits(newest, vacuum);

@@ -25,7 +25,7 @@ pub struct ShardFile {
     pub since: u64,
     /// The file has what all runs up to this version hold for the shard.
     pub folded: u64,
-    /// The epoch that the filter has come to, in a forgetting store; 0 in others.
+    /// The epoch of the filter, in a forgetting store; 0 in others.
     pub(super) epoch: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct Done {
     pub base: u64,
     /// What the application keeps with it.
     pub state: String,
-    /// The epoch that its update had come to, in a forgetting store; 0 in others.
+    /// The epoch of its update, in a forgetting store; 0 in others.
     pub(super) epoch: u64,
 }
 
@@ -100,7 +100,7 @@ pub struct Version {
     pub first: u64,
     /// Updates that are based on versions below this cannot be committed any more.
     pub fence: u64,
-    /// The epoch that a forgetting store has come to; 0 in others.
+    /// The epoch of a forgetting store; 0 in others.
     pub(super) epoch: u64,
     /// An update's clock goes no further than this epoch, which is that of the commit that it repeats.
     pub(super) until: Option<u64>,

@@ -156,8 +156,8 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. Such a mount still shows the old
-/// file after a doubling has published a new one outside; and journal and lock file do not lie beside it.
+/// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. After a doubling has published a new
+/// file outside, such a mount still shows the old one; and the journal and lock file are not beside it.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};

@@ -5,7 +5,7 @@
 //! 1. Mapped memory is accessed through atomics only. Another process may change a mapped file at any time; a `&[u8]`
 //!    or `&[u64]` over it would let the compiler assume that nobody does.
 //! 2. The file behind a map is at least as long as the map for as long as the map lives. gowk never shortens a
-//!    published file. If another program does, the next access behind the cut raises SIGBUS. No check here could
+//!    published file. If another program does, the next access past the cut raises SIGBUS. No check here could
 //!    prevent that; the specification says so (section 10).
 #![allow(unsafe_code)]
 
@@ -172,19 +172,19 @@ impl Map {
     }
 }
 
-/// A read-only map of the first bytes of a file that is no filter.
+/// A read-only map of the first bytes of a file other than a filter.
 #[cfg(feature = "store")]
 #[derive(Debug)]
 pub(crate) struct PlainMap(MmapRaw);
 
 #[cfg(feature = "store")]
 impl PlainMap {
-    /// The first `length` bytes of a file, which has so many.
+    /// The first `length` bytes of a file, which must have at least that many.
     pub(crate) fn shared(file: &File, length: u64) -> io::Result<Self> {
         options(length)?.map_raw_read_only(file).map(Self)
     }
 
-    /// The 64-bit word number `index`, relaxed; stored little-endian. `None` behind the last.
+    /// The 64-bit word number `index`, relaxed; stored little-endian. `None` past the last.
     #[inline]
     pub(crate) fn word(&self, index: usize) -> Option<u64> {
         words(&self.0).get(index).map(|word| u64::from_le(word.load(Ordering::Relaxed)))

@@ -42,8 +42,8 @@ impl Rights {
         if (own.uid(), own.gid()) != (self.uid, self.gid)
             && fchown(file, Some(self.uid), Some(self.gid)).is_err()
         {
-            // A process that belongs to the group can keep it without keeping the owner. `for_group` handles other
-            // processes.
+            // A process that belongs to the group can set the group, even if it cannot set the owner. `for_group` handles
+            // other processes.
             let _ = fchown(file, None, Some(self.gid));
         }
         let (mode, acl) = self.for_group(file.metadata()?.gid());

@@ -137,7 +137,7 @@ struct Half {
 }
 
 impl Half {
-    /// Makes each of these regions out of two.
+    /// Makes each of these regions from two regions of the source.
     fn make<W: Width>(
         source: Target<'_, &Overlay>,
         regions: Range<u64>,

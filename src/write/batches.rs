@@ -75,8 +75,8 @@ pub trait Batches {
     /// Inserts all keys as [`Writer::insert`] does, on up to [`Options::threads`] threads. Of equal keys in the batch,
     /// only the first can be new.
     ///
-    /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, in large filters up to four million. If
-    /// a filter doubles on the way, keys behind the first without room may be inserted already.
+    /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, in large filters up to four million.
+    /// If a filter doubles on the way, keys after the first key without room may be inserted already.
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::of(keys.len());
         let refused = self.insert_each(keys, |index| inserted.set_new(index))?;

@@ -24,7 +24,7 @@ use crate::options::Options;
 const PARTS: u64 = 64;
 const LEAST: u64 = 16;
 
-/// Regions swept between two looks at whether a copy of the file is worth its memory.
+/// Regions to sweep before checking again whether a copy of the file is worth its memory.
 const TOGETHER: u64 = 16;
 
 impl Transaction {
@@ -88,7 +88,7 @@ impl Transaction {
         }
     }
 
-    /// Empties the entries of these regions that expire in the epoch now, or in one of so many `later` ones.
+    /// Empties the entries of these regions that expire in the current epoch, or in one of the next `later` epochs.
     fn sweep(&mut self, regions: std::ops::Range<u64>, later: u64) -> Result<()> {
         let width = self.work.identity().geometry.width;
         let now = self.counts.epoch as u32;

@@ -53,7 +53,7 @@ impl Inserted {
         Self { keys, new: vec![0; keys.div_ceil(WORD)], refused: Vec::new() }
     }
 
-    /// Of so many keys, all of them new.
+    /// The outcome for `keys` keys, all of them new.
     pub(crate) fn all_new(keys: usize) -> Self {
         let mut new = vec![u64::MAX; keys.div_ceil(WORD)];
         if let (Some(last), 1..) = (new.last_mut(), keys % WORD) {

@@ -16,7 +16,7 @@ pub(super) struct Pending {
     overlay: Overlay,
     /// Number of changes, by batches as [`Outcomes::changes`](super::partition::Outcomes::changes) counts them.
     changes: usize,
-    /// With so many changes, `reconsider` decides on a copy; 0 until it has set this.
+    /// The number of changes at which `reconsider` decides on a copy; 0 until it has set this.
     reconsidered_at: usize,
     /// A copy of all buckets, if many were changed; the overlay is empty then.
     shadow: Option<Shadow>,

@@ -19,7 +19,7 @@ const YEAR: u64 = 365 * 24 * 60 * 60 * 1000;
 /// Keys of a batch whose times or lifetimes are looked at before the first of them is inserted.
 const BLOCK: usize = 1 << 20;
 
-/// What became of a key that was inserted with the time at which it was seen.
+/// The outcome of inserting a key with the time at which it was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// It was not there, and was stored.
@@ -45,7 +45,7 @@ pub struct InsertedAt {
     pub early: Vec<usize>,
 }
 
-/// How a filter or store forgets, and the time that it has come to.
+/// How a filter or store forgets, and its current time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time {
     pub(crate) forgetting: Forgetting,
@@ -92,14 +92,14 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 /// All keys of a block, the indices of the keys to insert, and every key's expiry epoch.
 pub(crate) type Until<'a, K> = (&'a [K], Vec<u32>, &'a [u64]);
 
-/// What keeps keys for a time, and comes to later ones.
+/// A filter or update that keeps keys for a time, and moves to later epochs.
 pub(crate) trait InTime {
     type Error: From<Error>;
 
     /// Fails with [`Error::Kind`] if nothing is forgotten.
     fn time(&self) -> Result<Time, Self::Error>;
 
-    /// Comes to a later epoch, whatever is forgotten by that.
+    /// Moves to a later epoch, however many keys are forgotten.
     fn go_to(&mut self, epoch: u64) -> Result<(), Self::Error>;
 
     /// Inserts keys of a block, which all expire after the current epoch. With `refresh`, a key that is there is
@@ -234,8 +234,8 @@ pub(crate) trait InTime {
         Ok(by_index(refused))
     }
 
-    /// Inserts keys that are kept for these lifetimes from now on, and tells `new` the indices of new ones. Returns those
-    /// without room, in ascending order. If a lifetime is too long, nothing is inserted.
+    /// Inserts keys that are kept for these lifetimes from now on, and calls `new` with the index of each new key.
+    /// Returns the keys without room, in ascending order. If a lifetime is too long, nothing is inserted.
     fn insert_for_lifetimes<K: Key + Sync>(
         &mut self,
         keys: &[K],

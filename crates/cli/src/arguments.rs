@@ -33,12 +33,12 @@ pub(super) fn unclear_wait(arguments: &[OsString]) -> Option<&OsString> {
         .find(|next| next.to_str().is_some_and(is_time))
 }
 
-/// Whether the arguments have a `--`, behind which all are keys.
+/// Whether the arguments have a `--`, after which all are keys.
 fn has_hyphens() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
 
-/// The number of arguments behind `--`.
+/// The number of arguments after `--`.
 fn behind_hyphens() -> usize {
     std::env::args_os().skip_while(|argument| argument != "--").skip(1).count()
 }

@@ -125,8 +125,8 @@ pub(super) enum Failure {
     )]
     InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: HowToGoOn },
 
-    /// `cause` came after keys had been taken; the first `committed` of them are committed. `within` gives the number
-    /// of keys behind these that are committed too, and the number of keys among which they are.
+    /// `cause` came after keys had been taken; the first `committed` of them are committed. Of the keys after these, some
+    /// more are committed: `within` gives their number, and the number of keys among which they are.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed{}",
         within.map_or_else(String::new, |[some, of]| format!(", and {some} of the {of} after them"))

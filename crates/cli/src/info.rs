@@ -128,7 +128,7 @@ impl Print {
     }
 }
 
-/// What metrics tell of a file, and whether all of it could be read.
+/// The metrics of a file, and whether all of it could be read.
 fn metrics(file: &Path, found: Result<AnyReader, Failure>) -> (Told<'_>, Result<(), Failure>) {
     let mut told = Told { file, info: None, store: None, last_written: times(file)[1] };
     let outcome = found.and_then(|found| {

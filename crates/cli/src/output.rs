@@ -43,7 +43,7 @@ pub(super) struct Output {
 /// What the bytes go to.
 enum Stream {
     Plain(File),
-    /// Compressed. A frame begins with the first byte behind the last one.
+    /// Compressed. A frame begins with the first byte after the last one.
     Zstd {
         file: File,
         frame: Option<zstd::Encoder<'static, File>>,
@@ -199,7 +199,7 @@ impl Output {
         Ok(Self { is_new, ..output })
     }
 
-    /// Keeps other runs from the file. Cuts off what a run of `owner` that did not end had written behind its last commit,
+    /// Keeps other runs from the file. Cuts off what a run of `owner` that did not end had written after its last commit,
     /// up to the length and the hash in `from`, unless the file has changed since, or another owner's run has appended to
     /// it. Otherwise a line that a crash may have cut is ended.
     pub(super) fn go_on(&mut self, owner: Owner, from: Option<Written>) -> Result<(), Failure> {
@@ -238,13 +238,13 @@ impl Output {
         Ok(())
     }
 
-    /// The hash of the file's path, which identifies it in a filter's metadata; `None` if it is no file.
+    /// The hash of the file's path, which identifies it in a filter's metadata; `None` if it is not a file.
     pub(super) fn place(&self) -> Option<u64> {
         let path = self.path.as_deref().filter(|_| self.is_file)?;
         Some(xxh3_64(path.canonicalize().ok()?.as_os_str().as_bytes()))
     }
 
-    /// How long the file is after [`sync`](Self::sync); `None` if it is no file.
+    /// How long the file is after [`sync`](Self::sync); `None` if it is not a file.
     pub(super) fn written(&self) -> Result<Option<Written>, Failure> {
         let Some(path) = self.path.as_deref().filter(|_| self.is_file) else { return Ok(None) };
         let file = self.stream.get_ref().file();

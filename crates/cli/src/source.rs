@@ -20,7 +20,7 @@ use super::failure::{Failure, by_option_of_keys};
 use super::field::Missing;
 use super::output::{self, Output};
 
-/// The most pieces read ahead, and the most taken together.
+/// The most pieces that are read ahead, and that are processed together.
 pub(super) const AHEAD: usize = 64;
 
 /// Bytes of content after which a piece ends.
@@ -183,7 +183,7 @@ impl Reading {
         }
     }
 
-    /// Whether an error of one input ends the run at once. A damaged input keeps the others from nothing; but a store gets
+    /// Whether an error of one input ends the run at once. A damaged input does not stop other inputs; but a store gets
     /// the keys of all inputs or of none.
     fn ends(&self, error: &Error) -> bool {
         self.steady || self.inputs.len() == 1 || !error.is_of_one_input()

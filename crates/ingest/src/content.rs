@@ -91,7 +91,7 @@ impl Content {
         &self.buffer[self.at..self.end]
     }
 
-    /// Reads more bytes behind the bytes that wait; false at the end.
+    /// Reads more bytes after the bytes that wait; false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
         // Moves nothing otherwise: moving a long record at each filling would take quadratic time.

@@ -117,7 +117,7 @@ impl Csv {
     }
 }
 
-/// The columns of the key, and behind them the column of the time, if the rules have one.
+/// The columns of the key, and after them the column of the time, if the rules have one.
 pub(super) fn wanted(key: &[Column], rules: &Rules) -> Vec<Column> {
     let time = rules.time.iter().filter_map(|time| match time {
         TimeField::Column(column) => Some(column),
@@ -265,7 +265,7 @@ impl Record {
         Self { reader, raw: Vec::new(), text, ends, fields: 0, is_first: true, dialect, begins: 1 }
     }
 
-    /// Notes that `lines` lines have ended before, so a byte order mark is a part of its field.
+    /// Notes that `lines` lines came before: a byte order mark here is a part of its field.
     fn is_not_first(&mut self, lines: u64) {
         self.is_first = false;
         self.reader.read_record(b"\n", &mut self.text, &mut self.ends);

@@ -53,7 +53,7 @@
 //! | N + 34 | 80 | counts | u64[10], of this input, as above |
 //!
 //! `base` is 0, except for an input that has grown after it was finished: there it is the place where the data ended then.
-//! In a compressed file another member or frame begins there. Before a job reads on, it reads the `offset` bytes behind
+//! In a compressed file another member or frame begins there. Before a job reads on, it reads the `offset` bytes after
 //! `base` again, and compares them with `content`.
 //!
 //! Then the finished inputs, to the end of the value, in strictly ascending order of `path`; for each:
@@ -94,7 +94,7 @@ const HAS_PARTLY: u8 = 2;
 /// For each kind of output, whether there is one.
 const HAS_OUTPUT: [u8; 3] = [4, 8, 16];
 const KNOWN: u8 = 31;
-/// The most inputs that are remembered as read in part: if so many are damaged, the next one ends the run.
+/// The most inputs that are remembered as read in part: once this many are damaged, the next damaged input ends the run.
 pub(super) const MOST_PARTLY: usize = 4;
 /// Bytes that each finished input takes.
 pub(super) const PER_INPUT: usize = 24;

@@ -219,12 +219,12 @@ fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
 /// The message of libzstd, whose error codes the crate does not give out, for a longer window than is allowed.
 const LONG_WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
 
-/// Something else than a member or padding behind a member of gzip.
+/// Something else than a member or padding after a member of gzip.
 #[derive(Debug, thiserror::Error)]
 #[error("something else follows")]
 struct Trailing;
 
-/// The members of a gzip stream. Zeros behind a member are padding, as tapes and block devices leave it.
+/// The members of a gzip stream. Zeros after a member are padding, as tapes and block devices leave it.
 enum Members<R> {
     Within(Option<Box<GzDecoder<R>>>),
     Between(Option<R>),

@@ -132,7 +132,7 @@ impl Destination {
     }
 
     /// Locks the job's outputs for as long as the caller keeps the returned files, so that no other run writes to them:
-    /// they are about to be cut to the lengths in the cursor `entry`. Fails if another one has written behind such a
+    /// they are about to be cut to the lengths in the cursor `entry`. Fails if another one has written after such a
     /// length.
     pub(super) fn claim<'a>(
         &self,

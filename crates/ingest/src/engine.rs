@@ -84,8 +84,8 @@ impl<'a, 'w> Engine<'a, 'w> {
         }
     }
 
-    /// The pump for a job. Its clock has no number of keys: the reading thread ends a piece where a commit by keys is
-    /// due.
+    /// The pump for a job. Its clock does not count keys: the reading thread ends a piece where a commit by number of
+    /// keys is due.
     pub(super) fn pump(job: &Job, destination: Destination) -> Pump {
         let clock = match job.every {
             None => CommitClock::new(None, Some(EVERY)).amortized(),

@@ -266,7 +266,7 @@ pub enum InputProblem {
         /// The bytes that the file has.
         at: u64,
     },
-    /// Other bytes than zeros behind compressed data.
+    /// Other bytes than zeros after compressed data.
     #[error(
         "something else follows the {format} data near byte {at}; the records before it were read; cut it off, or get the \
          file anew"
@@ -646,8 +646,8 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl Error {
-    /// Whether an input is damaged or cannot be read, so that a run reads the others all the same. Wrong rules are no such
-    /// error.
+    /// Whether only one input is damaged or cannot be read, so that a run still reads all others. Wrong rules are not
+    /// such an error.
     pub fn is_of_one_input(&self) -> bool {
         use InputProblem::{
             Changed, Corrupt, Foreign, Gone, GrownWithinRecord, Io, Json, LongWindow, Parquet, RecordTooLong,

@@ -32,7 +32,7 @@ pub(super) struct Begin {
     id: InputId,
     regular: bool,
     separator: u8,
-    /// The committed part, behind which writing begins; `None` for a new file.
+    /// The committed part, after which writing begins; `None` for a new file.
     from: Option<Written>,
 }
 

@@ -191,8 +191,8 @@ pub trait Work {
     /// first. Called only if the pump [rebases](Pump::rebasing).
     fn known(&mut self, _: u64) {}
 
-    /// Takes note that so many keys whose records were written as new were committed by other processes just before this
-    /// commit. They are not new; called beside [`known`](Self::known).
+    /// Notes that the records of this many keys were written as new, but other processes committed the keys just before
+    /// this commit. [`known`](Self::known) is called as well.
     fn written_elsewhere(&mut self, _: u64) {}
 }
 
@@ -525,8 +525,9 @@ impl Pump {
         }
     }
 
-    /// Commits. Also gives the keys that others have brought, and how many more there are of these if the update had to be
-    /// made again. That is done only for what was `written`: without a commit, it would be void.
+    /// Commits. Also returns the keys that other commits inserted first, and, if the update had to be made again, how
+    /// many more such keys there are. The update is made again only if records were `written`, as they are valid only
+    /// with a commit.
     fn commit_destination(&mut self, written: bool) -> Result<(Option<u64>, Rejudged, u64), Error> {
         if !self.rebases {
             return Ok((self.destination.commit()?, Rejudged::default(), 0));
@@ -552,7 +553,8 @@ impl Pump {
         let (mut known, mut block) = (0, Vec::new());
         let mut insert = |keys: &mut Vec<KeyHash>| {
             let (all, mut new) = (keys.len() as u64, 0);
-            // What has no room now had none before, or was refused for others' keys: it stays printed, as any such key.
+            // A key without room now had none before, or other processes' keys took it: it stays printed, like any
+            // refused key.
             let refused = destination.insert_each(keys, |_| new += 1)?;
             known += all.saturating_sub(new + refused.len() as u64);
             keys.clear();

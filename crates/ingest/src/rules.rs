@@ -236,7 +236,7 @@ fn names(path: &str) -> Vec<String> {
 }
 
 impl Format {
-    /// JSON Lines whose key is at this path: names with dots between them. A dot or a backslash behind a backslash is a
+    /// JSON Lines whose key is at this path: names with dots between them. A dot or a backslash after a backslash is a
     /// part of the name: `user\.name` is one name.
     pub fn jsonl(path: &str) -> Self {
         Self::Jsonl { path: names(path) }
@@ -314,7 +314,7 @@ impl Column {
         number.map_or(Self::Name(text), Self::Number)
     }
 
-    /// The column behind `tag` or, if it is given by its name, the next tag.
+    /// The column after `tag` or, if it is given by its name, the next tag.
     fn encode(&self, tag: u8, bytes: &mut Vec<u8>) {
         match self {
             Self::Number(index) => {

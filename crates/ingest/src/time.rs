@@ -39,7 +39,7 @@ pub enum KeyTime {
 pub enum TimeKind {
     /// When the key was seen.
     Seen,
-    /// How long the key is kept, at most so long; a record with a longer lifetime has no valid one.
+    /// How long the key is kept, at most this long; a longer lifetime is not valid.
     Lifetime(Duration),
 }
 
@@ -105,7 +105,7 @@ fn with_exponent(text: &[u8]) -> Option<(u64, u32)> {
     (number < u64::MAX as f64).then(|| (number as u64, (number.fract() * 1e9) as u32))
 }
 
-/// Digits, and the nanoseconds that digits behind a point make.
+/// Digits, and the nanoseconds that digits after a point make.
 fn number(text: &[u8]) -> Option<(u64, u32)> {
     let point = text.iter().position(|byte| *byte == b'.');
     let (whole, fraction) = match point {

@@ -142,7 +142,7 @@ impl Filter {
         }
     }
 
-    /// Removes the filter's files. Nobody else may write to it then, and its readers keep what they have mapped.
+    /// Removes the filter's files. Fails if another process writes to the filter. Readers keep their maps.
     pub async fn delete(&self) -> Result<(), Reply> {
         let _one_at_a_time = self.opening.lock().await;
         self.gone.store(true, Ordering::Relaxed);

@@ -84,7 +84,7 @@ impl Requests {
             if end > bounds.bytes {
                 return Err(Malformed::TooLarge("bytes"));
             }
-            // The line end behind it is not looked at, but must be there.
+            // The line end after it is not looked at, but must be there.
             if bytes.len() < end + 2 {
                 self.read = start;
                 return Ok(None);
@@ -100,7 +100,7 @@ impl Requests {
         &self.arguments
     }
 
-    /// The number behind the first byte of a header; `None` if the line is not there as a whole.
+    /// The number after the first byte of a header; `None` if the line is not there as a whole.
     fn header(&mut self, bytes: &[u8], what: &'static str) -> Result<Option<i64>, Malformed> {
         let Some((line, next)) = line(bytes, self.read) else {
             let unread = bytes.len() - self.read;

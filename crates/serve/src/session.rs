@@ -130,7 +130,7 @@ impl Session {
         self.protocol
     }
 
-    /// Sets the protocol of all replies behind the round's earlier replies.
+    /// Sets the protocol of all replies after the round's earlier replies.
     pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
         if protocol != self.protocol {
             self.slots.push(Slot::Protocol(protocol));

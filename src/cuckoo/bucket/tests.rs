@@ -271,7 +271,7 @@ fn check_tail_length<W: Width>() {
             assert!(!slot.is_empty() && !slot.is_universal(), "{slot:?}");
         }
     }
-    // A tag with zeros behind it: empty, universal, a digit, or malformed.
+    // A tag with zeros after it: empty, universal, a digit, or malformed.
     for tag in 0..1 << W::TAG_BITS {
         let slot = Slot::<W>::new(tag << (W::BITS - W::TAG_BITS));
         assert_eq!(slot.tail_length(), None, "{slot:?}");

@@ -1,4 +1,4 @@
-//! Looks for orphans: commits behind the last frame that counts. They show that the journal is damaged, and was not cut
+//! Looks for orphans: commits after the last frame that counts. They show that the journal is damaged, and was not cut
 //! short by a crash (`format-spec/README.md`, section 6.4).
 //!
 //! A frame of up to 16 MiB may begin at each multiple of 512. Reading each of them would read every byte up to
@@ -46,7 +46,7 @@ impl Candidate {
     }
 }
 
-/// The part that `crc` contributes to the CRC of the same bytes with `zeros` zero bytes behind them.
+/// The part that `crc` contributes to the CRC of the same bytes with `zeros` zero bytes after them.
 fn shift(crc: u32, zeros: u64) -> u32 {
     let mut hasher = Hasher::new_with_initial_len(crc, 0);
     hasher.combine(&Hasher::new_with_initial_len(0, zeros));

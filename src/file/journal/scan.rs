@@ -26,13 +26,13 @@ pub(crate) struct FrameAt {
     pub(super) length: u64,
 }
 
-/// A frame that does not count, with later commits behind it.
+/// A frame that does not count, with later commits after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::file) struct Broken {
     pub(in crate::file) offset: u64,
     /// The commit that the frame would have belonged to.
     pub(in crate::file) first: u64,
-    /// The last commit seen behind it.
+    /// The last commit seen after it.
     pub(in crate::file) last: u64,
 }
 

@@ -3,7 +3,7 @@
 //! 1. Header, frames, records and COMMIT data lie as the tables of `format-spec/README.md` 6.2 and 6.3 say.
 //! 2. Appended transactions are found again, word for word, for any division into frames.
 //! 3. Damage never changes a transaction: after any flipped bit, any cut, any mixture of old and new frames, the
-//!    transactions that count are the first ones of those written, unchanged; and where later ones lie behind
+//!    transactions that count are the first ones of those written, unchanged; and where later ones lie after
 //!    the damage, the journal is broken and says which commits are lost.
 //! 4. The search for later commits finds the same as trying each place in turn, but reads a number of bytes that is
 //!    linear in the journal's length.
@@ -447,7 +447,7 @@ fn no_flipped_bit_changes_a_transaction() {
     }
 }
 
-/// Whether a byte of the journal lies behind a frame's payload.
+/// Whether a byte of the journal lies after a frame's payload.
 fn is_padding(bytes: &[u8], at: usize) -> bool {
     let frames = Scanned::new(bytes).scan().unwrap().frames;
     let frame = frames.iter().rfind(|frame| frame.offset as usize <= at).unwrap();
@@ -517,7 +517,7 @@ fn frames_of_two_attempts_at_one_commit_never_mix() {
         };
         assert_eq!((found, broken), (expected, None), "mixture {mixture:#b}");
     }
-    // A shorter second attempt, with the rest of the first behind it.
+    // A shorter second attempt, with the rest of the first after it.
     let short = Transaction { frames: vec![vec![(1, some_words(20, 30))]], metadata: None };
     let (three, _) = written(&[first.clone(), short.clone()]);
     let mut bytes = one.clone();
@@ -548,7 +548,7 @@ fn frames_from_before_a_reset_do_not_count() {
     bytes[..HEADER as usize / 2].copy_from_slice(&old[..HEADER as usize / 2]);
     let scan = scan_all(&bytes);
     assert_eq!((scan.header, scan.frames.len(), scan.broken), (None, 0, None));
-    // A commit appended after the reset counts, and old frames behind it do not.
+    // A commit appended after the reset counts, and old frames after it do not.
     written.append(45, &transactions[0]);
     let mut bytes = written.bytes();
     bytes.extend_from_slice(&old[bytes.len()..]);
@@ -793,7 +793,7 @@ fn frames_behind_the_end_are_found_past_many_chunks_and_long_payloads() {
     for (payload, sealed) in [(MAX_PAYLOAD as u32, true), (MAX_PAYLOAD as u32, false), (1 << 20, true)] {
         let mut bytes = vec![3; 40 << 20];
         bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
-        // One behind the long one, and one inside it, which counts only where the long one does not.
+        // One after the long one, and one inside it, which counts only where the long one does not.
         put_frame(&mut bytes, 30 << 20, 777, 50, true);
         put_frame(&mut bytes, (5 << 20) + 512 * 9, 1 << 14, 60, true);
         put_frame(&mut bytes, 5 << 20, payload, 45, sealed);
@@ -810,7 +810,7 @@ fn frames_behind_the_end_are_found_past_many_chunks_and_long_payloads() {
 fn a_journal_that_ends_before_its_length_is_searched_up_to_its_end() {
     let mut bytes = vec![3; 1 << 17];
     bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
-    // The first one's payload would end behind the bytes that there are.
+    // The first one's payload would end past the last byte.
     put_frame(&mut bytes, HEADER as usize, 1 << 20, 45, false);
     put_frame(&mut bytes, 1 << 16, 777, 50, true);
     let Header { salt, base, .. } = HEADER_OF_TESTS;

@@ -458,7 +458,7 @@ fn lookups_come_to_an_end() {
     });
 }
 
-/// The system reports EFAULT both for a page behind the end of the file and for one that it cannot read.
+/// The system reports EFAULT both for a page past the end of the file and for one that it cannot read.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_read_is_not_called_a_full_disk() {

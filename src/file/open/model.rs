@@ -78,7 +78,7 @@ const fn calls(step: Step) -> &'static [&'static str] {
     match step {
         SyncFolder => &["sync folder"],
         RewriteJournal => &["sync folder", "write journal", "sync journal"],
-        // A recovery also writes the newest slot again, behind the pages.
+        // A recovery also writes the newest slot again, after the pages.
         RedoAll => &["write data"],
         Superblocks => &["sync data", "write data", "sync data", "write data", "sync data"],
         ResetJournal => &["write journal", "cut journal", "sync journal"],
@@ -205,7 +205,7 @@ struct Process {
     left: u8,
     /// The number of the commit under way.
     commit: u8,
-    /// Dead, and perhaps not yet without locks.
+    /// Dead; its locks may not be released yet.
     dead: bool,
     ended: bool,
 }

@@ -130,7 +130,7 @@ fn every_header_and_every_content_is_judged_as_the_tables_say() {
     }
 }
 
-/// Writes one transaction behind `superblock()`, and reads it again.
+/// Writes one transaction after `superblock()`, and reads it again.
 fn redo(page: u64, counts: Counts, metadata: Option<&[u8]>) -> Result<Redo> {
     let superblock = superblock();
     let dir = tempfile::tempdir().unwrap();

@@ -37,17 +37,17 @@ enum Step {
     CheckFile,
     /// Begins anew if a run that the base does not name has a record of the shard, and is not all from before it.
     CheckRuns,
-    /// Begins anew if what is pending for the shard in the base was merged with later records.
+    /// Begins anew if the shard's pending records in the base were merged with later records.
     CheckMerged,
     /// Ends if a vacuum has given up the base.
     GiveWayToFence,
     /// Ends if the shard has another file than in the base.
     GiveWayToFile,
-    /// Ends if what is pending for the shard in the base was merged with later records.
+    /// Ends if the shard's pending records in the base were merged with later records.
     GiveWayToMerge,
-    /// Ends if the runs that were merged are not there.
+    /// Ends if the merged runs are no longer in the version.
     GiveWayToRuns,
-    /// Ends if a shard was folded up to the middle of what was merged.
+    /// Ends if a shard was folded up to some but not all of the merged runs.
     GiveWayToFold,
     /// Starts over at `Load` if the newest version is another one than was loaded.
     Publish,

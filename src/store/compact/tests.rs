@@ -1,10 +1,10 @@
-//! The real code on real files: at each call to its storage that a commit, a fold, a merge or a rewriting update makes,
-//! others commit, fold, merge, rewrite and vacuum.
+//! The real code on real files: between any two storage calls of a commit, a fold, a merge or a rewriting update, other
+//! processes commit, fold, merge, rewrite and vacuum.
 //!
 //! Invariants checked:
 //!
-//! 1. Each key has exactly the copies that reported commits brought. So nothing is lost, and no record counts twice.
-//! 2. A commit fails for a conflict or because a vacuum has given it up, and for nothing else; a fold or merge does not.
+//! 1. Each key has exactly the copies that reported commits inserted: none is lost, and no record counts twice.
+//! 2. A commit fails only for a conflict or because a vacuum has ruled it out; a fold or merge never does.
 //! 3. All versions that stay are whole, and in the end all can be folded.
 //!
 //! That this can fail: without the rules by which folds and merges give way, invariant 1 breaks.

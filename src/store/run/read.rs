@@ -101,7 +101,7 @@ impl Run {
         self.map.word(page as usize * (PAGE / 8) + at / 8).ok_or_else(|| self.damaged(page))
     }
 
-    /// Four bytes of it, from a multiple of 4 on.
+    /// Four bytes of a page, at an offset that is a multiple of 4.
     #[inline]
     fn half(&self, page: u64, at: usize) -> Result<u32> {
         Ok((self.word(page, at)? >> (8 * (at % 8))) as u32)
@@ -240,7 +240,7 @@ impl Run {
         Err(Error::DamagedRun { path: self.path.clone(), pages: damaged })
     }
 
-    /// Whether a page can be read and matches its checksum, and has zeros behind the last record.
+    /// Whether a page can be read and matches its checksum, and has zeros after the last record.
     fn is_page_intact(&self, page: u64) -> bool {
         let Ok(bytes) = self.read_page(page) else { return false };
         if !(1..=self.head.record_pages()).contains(&page) {

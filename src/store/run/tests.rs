@@ -385,7 +385,7 @@ fn no_key_of_a_damaged_page_is_answered_whatever_was_read_before() {
             let page: u64 = 1 + at / RECORDS;
             match run.value(*key) {
                 Ok(value) => assert!(value == Some(1) && page != damaged, "{at}: {value:?}, {damaged}"),
-                // The records before and behind are read, too.
+                // The records before and after are read, too.
                 Err(Error::DamagedRun { pages, .. }) => {
                     assert!(pages == [damaged] && page.abs_diff(damaged) <= 1, "{at}: {pages:?}, {damaged}");
                 }

@@ -40,8 +40,8 @@ impl Folder {
         &self.root
     }
 
-    /// Makes the folders of a new store of so many shards (`format-spec/STORE.md`, section 6, steps 1 to 3). Fails with
-    /// [`Error::Exists`] unless there is nothing but what an unfinished creation leaves.
+    /// Makes the folders of a new store of `shards` shards (`format-spec/STORE.md`, section 6, steps 1 to 3). Fails with
+    /// [`Error::Exists`] if there is anything except leftovers of an unfinished creation.
     pub(in super::super) fn prepare(path: &Path, shards: u32, disk: &Arc<dyn Disk>) -> Result<Self> {
         make_dir(&**disk, path)?;
         let root = path.canonicalize().at(path, "open the folder")?;

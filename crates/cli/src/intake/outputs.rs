@@ -1,5 +1,5 @@
 //! The outputs of a run, as a filter remembers them: each commit holds how long they were, so that a run after a crash can
-//! cut off what was written behind the last commit.
+//! cut off what was written after the last commit.
 //!
 //! The entry `gowk/outputs` of the metadata has the filter's uuid, and for each output the hash of its canonical path, its
 //! length, and the hash of its last 4096 bytes, all u64 in little-endian order. The hashes are XXH3-64 with seed 0.

@@ -249,7 +249,7 @@ fn three_months() -> Vec<(u64, u64)> {
         for _ in 0..14 {
             let back = if below(10) == 0 { below(42 * 86_400) } else { below(3600) };
             let ahead = if below(2000) == 0 { 200 * 365 * 86_400 } else { 0 };
-            // Four in ten are keys that nobody has seen, and of the others most are few.
+            // Four in ten keys are new; most others come from few keys.
             let key = match below(10) {
                 0..4 => 1_000_000 + records.len() as u64,
                 4..8 => below(50),

@@ -166,7 +166,7 @@ fn dedup_writes_each_new_line_to_its_file_exactly_once_whatever_kills_it() {
             let least = if file == "new" { part as u64 * 200_000 } else { 1000 };
             wait_until(|| fs::metadata(folder.path(file)).is_ok_and(|new| new.len() > least));
             running.kill();
-            // As a crash leaves it: half a line behind the last commit.
+            // As a crash leaves it: half a line after the last commit.
             let mut bytes = fs::read(folder.path(file)).unwrap();
             bytes.extend(b"key 99");
             fs::write(folder.path(file), bytes).unwrap();

@@ -1,6 +1,6 @@
 //! Invariants checked: of a Parquet file the values of the column are printed; a null is a record that lacks the field; a
 //! filter and a store take the same keys; a file that cannot be read is one line on standard error that names the file
-//! and the place, and takes no key behind the damage; without the feature `parquet` the files are refused by name.
+//! and the place, and takes no key after the damage; without the feature `parquet` the files are refused by name.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Arguments and inputs that are easily mistaken for something else.
 //!
-//! Invariants checked: the name of a file is a key behind `--` alone; a number after `--wait` is no key; compressed inputs
+//! Invariants checked: the name of a file is a key after `--` alone; a number after `--wait` is no key; compressed inputs
 //! are decompressed, or refused by the name of their format; tips suggest the right verb; options without effect are named.
 
 use crate::run::{Folder, lines, run};

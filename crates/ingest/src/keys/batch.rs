@@ -22,7 +22,7 @@ impl Batch {
         Self { bytes: Vec::with_capacity(other.bytes.len()), ends: Vec::with_capacity(other.ends.len()) }
     }
 
-    /// Adds a key behind the others.
+    /// Adds a key after the others.
     pub fn push(&mut self, key: &[u8]) {
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len());
@@ -41,7 +41,7 @@ impl Batch {
     /// assert_eq!(some.iter().collect::<Vec<_>>(), [b"a", b"b", b"c", b"d"]);
     /// ```
     pub fn fill(&mut self, other: &Self, from: usize, keys: usize, bytes: usize) -> usize {
-        // The last key of a stream may have no separator behind it.
+        // The last key of a stream may have no separator after it.
         self.bytes.resize(self.ends.last().map_or(0, |end| end + 1), b'\n');
         let base = self.bytes.len();
         let most = if base < bytes { keys.saturating_sub(self.len()) } else { 0 };
@@ -109,7 +109,7 @@ mod tests {
     fn where_a_batch_is_full_depends_on_its_keys_alone() {
         let stream = "\na\n\nbb\nccc\n".repeat(50);
         for (keys, bytes) in [(1, 100), (3, 100), (7, 1), (100, 9), (13, 30), (1000, 1000)] {
-            // Parts end behind whole repetitions, which have 11 bytes.
+            // Parts end after whole repetitions, which have 11 bytes.
             let whole = cut(stream.as_bytes(), stream.len(), keys, bytes);
             assert_eq!(
                 whole.concat(),

@@ -306,7 +306,7 @@ fn no_damaged_byte_is_a_panic() {
     }
     // Most bytes are of other columns.
     assert!(found > 1000 && read > 1000, "{found} errors, {read} times the same rows");
-    // Else no file here makes the decoder panic, and nothing shows that such a panic is caught.
+    // If no file here makes the decoder panic, this test does not show that such a panic is caught.
     assert!(panics > 0 && timed > 100, "{panics} panics, {timed} errors of times");
 }
 

@@ -11,7 +11,7 @@ use crate::reply::{Protocol, Reply};
 use crate::session::{Arguments, Form, Session};
 use crate::steps::Verb;
 
-/// Runs the command with this name behind `BF.`.
+/// Runs the command with this name after `BF.`.
 pub(super) async fn run(session: &mut Session, name: &str, arguments: Arguments<'_>) -> Result<(), Reply> {
     let key = arguments.at(1);
     match name {

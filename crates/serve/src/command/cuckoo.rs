@@ -16,7 +16,7 @@ const BUCKETS: u64 = 8192;
 /// Entries that gowk examines for one insert.
 const SEARCHED: i64 = 2000;
 
-/// Runs the command with this name behind `CF.`.
+/// Runs the command with this name after `CF.`.
 pub(super) async fn run(session: &mut Session, name: &str, arguments: Arguments<'_>) -> Result<(), Reply> {
     let key = arguments.at(1);
     match name {

@@ -19,7 +19,7 @@ const MOST_EXPANSION: i64 = 32_768;
 const MOST_ITERATIONS: i64 = 65_535;
 const MOST_BUCKET: i64 = 255;
 
-/// How a filter would be created, and what `INSERT` says beside it.
+/// How to create a filter, with the other options of `INSERT`.
 #[derive(Clone, Debug)]
 pub(super) struct Creation {
     pub options: Options,

@@ -26,13 +26,13 @@ use crate::system::{names, new_uuid};
 const FOLDER: &str = "GOWK_CACHE";
 const SIZE: &str = "GOWK_CACHE_SIZE";
 const DEFAULT_SIZE: u64 = 16 << 30;
-/// What fails if there is no such folder, or if it cannot be written.
+/// The operation that fails if the folder does not exist or cannot be written.
 const USE: &str = "keep local copies of the bucket's files here (GOWK_CACHE names another folder)";
 /// The bit of a folder's mode that lets everybody write to it.
 const OTHERS_WRITE: u32 = 0o002;
 /// The folder of files that are being fetched or made.
 const WORK: &str = "work";
-/// What a process that died has left there is removed after this time.
+/// Files that a dead process has left there are removed after this time.
 const LEFT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 #[derive(Debug)]
@@ -225,7 +225,7 @@ mod tests {
         Cache { root: dir.to_owned(), own: dir.join("0".repeat(HEX)), most }
     }
 
-    /// What a fetch of an object makes.
+    /// Writes a file, as the fetch of an object does.
     fn made(into: &Path, bytes: &[u8]) -> FilterResult<()> {
         fs::write(into, bytes).at(into, "write")
     }

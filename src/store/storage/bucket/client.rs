@@ -307,7 +307,7 @@ pub(super) struct Client {
     root: PathBuf,
     bucket: String,
     counters: Arc<Counters>,
-    /// Of the process with this number. A fork has none of the threads.
+    /// Belongs to the process with this number: a forked child has none of the threads.
     connection: Mutex<(u32, Arc<Connection>)>,
 }
 
