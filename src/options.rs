@@ -309,8 +309,8 @@ impl Options {
         self
     }
 
-    /// Writing to a forgetting filter: whether to believe a clock that is so far ahead of the filter's time that all keys
-    /// are forgotten, or behind it; false unless given. See [`Error::Clock`].
+    /// Writing to a forgetting filter: whether to believe a clock that is behind the filter's time, or so far ahead of it
+    /// that all keys would be forgotten; false unless given. See [`Error::Clock`].
     pub fn clock_is_right(mut self, right: bool) -> Self {
         self.clock_is_right = right;
         self

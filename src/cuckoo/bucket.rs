@@ -85,8 +85,8 @@ pub(crate) trait BucketsMut<W>: Buckets<W> {
     fn store(&mut self, id: BucketId, bucket: Bucket<W>);
 }
 
-/// Buckets behind dynamic dispatch: what takes long beside a call is compiled once for each width, and not for each kind
-/// of buckets.
+/// Buckets behind dynamic dispatch: code that takes much longer than a call is compiled once for each width, and not for
+/// each kind of buckets.
 pub(super) struct AnyBuckets<'a, W, E>(pub(super) &'a mut dyn BucketsMut<W, Error = E>);
 
 impl<W: Layout, E> Buckets<W> for AnyBuckets<'_, W, E> {

@@ -249,9 +249,9 @@ fn count_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Counted<
         .or_else(|| first_of(both, |(id, bucket)| count_in(id, bucket, fingerprint, 1)))
 }
 
-/// Inserts a copy of a key that a group matches, where [`count_copy`] could not, if possible as one more copy of that
-/// group. A second entry would take as many lanes now and more for further copies, and the group would match as many keys
-/// as before.
+/// Inserts a copy of a key that a group matches, after [`count_copy`] failed; if possible as one more copy of that group.
+/// A second entry would take as many lanes now and more for further copies, and the group would match as many keys as
+/// before.
 fn insert_copy<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,

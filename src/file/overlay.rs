@@ -202,7 +202,8 @@ impl RegionChange {
         }
     }
 
-    /// Changes a bucket that is changed already, or one of few, or one more than there is room for.
+    /// Changes a bucket that is changed already, or that is one of few changed buckets, or that exceeds the room for
+    /// changes.
     #[inline(never)]
     fn set_otherwise(&mut self, bucket: BucketId, word: u64) {
         if self.is_changed(bucket) {

@@ -39,9 +39,9 @@ impl View {
         })
     }
 
-    /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. `None` if the
-    /// file must be opened anew: the wait was so long that the writer may have died, the writer gave up, the file
-    /// has changed since it was replayed privately, or another one was written over it.
+    /// Repeats `look` until its outcome is `certain`, or until no commit was applied to the region during it. `None` if
+    /// the file must be opened anew: the writer may have died or gave up, the file has changed since it was replayed
+    /// privately, or another file was written over it.
     #[inline]
     pub(super) fn read_consistent<T>(
         &self,

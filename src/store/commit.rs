@@ -89,12 +89,13 @@ pub enum Committed {
 impl Store {
     /// Publishes a version with these changes.
     ///
-    /// The changes are put on top of all versions that came since the base. If one of these has changed what this commit
-    /// judged, a key of a run or anything in a rewritten shard, it fails with [`Error::Conflict`]. Several runs become one
-    /// first.
+    /// The changes are put on top of all versions that came since the base. If one of these versions has changed a key of
+    /// this commit's run, or anything in a shard that it rewrites, it fails with [`Error::Conflict`]. Several runs are
+    /// merged into one first.
     ///
-    /// Fails with [`Error::TokenBelow`] if the application has committed a later token, with [`Error::Expired`] if a vacuum
-    /// has given up the base, and with [`Error::Invalid`] if readers would refuse the version. After [`Error::Unknown`] the version may be there; after any other error it is not.
+    /// Fails with [`Error::TokenBelow`] if the application has committed a later token, with [`Error::Expired`] if a
+    /// vacuum has ruled out the base, and with [`Error::Invalid`] if readers would refuse the version. After
+    /// [`Error::Unknown`] the version may be there; after any other error it is not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
         let joined;
@@ -342,7 +343,7 @@ impl Store {
         Error::Unknown { path: self.root.clone(), version, source: Box::new(source) }
     }
 
-    /// That a version which was put has not taken a number that was vacuumed, so that it continues nothing.
+    /// Checks that a published version has not reused the number of a vacuumed version: it would have no predecessor.
     fn check_counts(&self, version: &Version) -> Result<()> {
         let number = version.number;
         if self.newest_number(number)? == Some(number) {

@@ -287,7 +287,7 @@ impl StoreReader {
         Ok(true)
     }
 
-    /// A reader of the same version, as it will be at this epoch, or as it is, if that is later.
+    /// A reader of the same version that judges by this epoch, unless its own is later.
     pub(super) fn at(&self, epoch: u64) -> Self {
         Self { now: self.now.max(epoch), ..self.clone() }
     }
@@ -517,7 +517,7 @@ mod tests {
     }
 
     /// Opens an object, with these outcomes one after the other and the last one from then on. Returns whether it was
-    /// opened, the openings, and how many of them were of a file that was fetched anew.
+    /// opened, the number of openings, and how many of these had to fetch the file anew.
     fn opened(shared: &Shared, outcomes: &[Opening]) -> (bool, usize, usize) {
         let (name, version) = (files::shard(0, &files::Name { base: 1, uuid: [1; 16] }), FIRST);
         shared.memory.put(&name, b"of the server");

@@ -96,7 +96,7 @@ impl Update {
         many.map(|(shard, _)| shard).collect()
     }
 
-    /// Seals all records: of `many` shards as a file each, of the others as one run.
+    /// Seals all records: one file for each of the shards `many`, and one run for all other shards.
     pub(super) fn seal_records(&self, many: &[u32], sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
         let mut sealed = self.seal_files(many, sealing)?;
         let run = match self.seal_run(&sealed) {

@@ -25,10 +25,10 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 
 /// Changes to a store, based on one version. Nobody sees them until they are [committed](Self::commit).
 ///
-/// Keys are kept as records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets more
-/// than 8192 of them, and more than a sixteenth of its entries, is rewritten instead, at the latest once they are half as
-/// many again: it gets a working copy of its own, into which keys go without a journal. So the records take at most about
-/// 5 bytes of memory for each entry of the store. Dropping the update removes the working copies.
+/// Keys are kept as records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets many
+/// keys gets a working copy and is rewritten instead: no shard before 8192 keys and a sixteenth of its entries, and every
+/// shard at one and a half times as many. Keys go into a working copy without a journal. So the records take at most
+/// about 5 bytes of memory for each entry of the store. Dropping the update removes the working copies.
 ///
 /// If a shard has so many records that they would be folded at once, a commit writes them to the shard's file, unless
 /// another commit came since the base.

@@ -102,7 +102,7 @@ pub struct Version {
     pub fence: u64,
     /// The epoch of a forgetting store; 0 in others.
     pub(super) epoch: u64,
-    /// An update's clock goes no further than this epoch, which is that of the commit that it repeats.
+    /// An update that repeats a commit judges at most by this epoch, the epoch of that commit.
     pub(super) until: Option<u64>,
     /// The last token of each application.
     pub tokens: BTreeMap<String, Done>,

@@ -14,13 +14,13 @@ use crate::read::{Reader, Snapshot};
 use crate::write::{Target, Writer};
 
 impl Writer {
-    /// Stores everything that another filter holds: the union of two sets, or the sum of two counting filters. This
-    /// needs no keys. Both filters must have the same kind, seed and hash, slots per bucket, shard and key rules, and
-    /// the quotient of their numbers of regions must be a power of two. [`Options::like`](crate::Options::like) creates
-    /// such a filter.
+    /// Stores all entries of another filter, without the original keys: the union of two sets, or the sum of two counting
+    /// filters. Both filters must have the same kind, seed and hash, slots per bucket, shard and key rules, and the
+    /// quotient of their numbers of regions must be a power of two. [`Options::like`](crate::Options::like) creates such
+    /// a filter.
     ///
-    /// Two forgetting filters need the same time and granularity. This one comes to the time of the other, if that is
-    /// later. A key that both hold expires as in the filter that keeps it longer; no key expires sooner than in its own.
+    /// Two forgetting filters need the same time and granularity. If the other filter's time is later, this filter moves
+    /// to it. A key that both hold gets the later of the two expiries; no key expires sooner than in its own filter.
     ///
     /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
     /// disk's room of a doubling or of a copy, however little the other filter holds. This filter doubles if the other

@@ -20,9 +20,9 @@ impl Options {
     /// A writer of a new filter, to be [sealed](Writer::seal) as a file that must not exist. The filter begins as a
     /// copy of `source`, if given; else it is empty.
     ///
-    /// No other process may use the same path at the same time. The writer cannot be committed or rolled back. If it `stays`,
-    /// it will not be sealed soon, as it is one of many: then it does not take memory. The file gets the rights of `model`, if
-    /// given.
+    /// No other process may use the same path at the same time. The writer cannot be committed or rolled back. If it
+    /// `stays`, it is one of many and will not be sealed soon: it is kept on disk, not in memory. The file gets the
+    /// rights of `model`, if given.
     pub(crate) fn working_copy(
         &self,
         path: &Path,

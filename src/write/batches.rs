@@ -14,12 +14,12 @@ use crate::options::Options;
 /// The fewest and the most keys of a batch that are partitioned at a time. The most bounds the memory.
 const FEWEST: usize = 1 << 18;
 const MOST: usize = 1 << 22;
-/// Between them, keys for each region: what one of them brings into the cache serves the next, but a block of more keys
-/// takes more memory, which the system must give first, and more of the cache. A new filter of 22 MB was filled the
-/// fastest with 2^18 keys at a time, one of 216 MB with 2^22.
+/// Between them, keys for each region. More keys a region use each cached region more often, but a larger block takes
+/// more memory and cache. A new filter of 22 MB was filled fastest with 2^18 keys at a time, a filter of 216 MB with
+/// 2^22.
 const KEYS_A_REGION: usize = 640;
-/// The same in a published file, whose regions are unpacked and packed again for each block. From one of 22 MB, 349 regions,
-/// 2^20 keys were removed in 45 ms as one block, and in 51 to 53 as two.
+/// The same in a published file, whose regions are unpacked and packed again for each block. In a file of 22 MB, 349
+/// regions, removing 2^20 keys took 45 ms as one block, and 51 to 53 as two.
 const KEYS_A_REGION_UNPACKED: usize = 3072;
 
 /// Keys of an iterator that are hashed at a time, and then inserted or removed.

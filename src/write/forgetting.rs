@@ -49,7 +49,7 @@ impl Transaction {
         })
     }
 
-    /// Comes to a later epoch. Until then it sweeps what has expired, as far as that must be.
+    /// Moves to a later epoch. Before, it sweeps expired entries, as far as needed.
     fn come_to(&mut self, epoch: u64) -> Result<()> {
         let regions = self.work.identity().geometry.regions();
         let empty = self.counts().entries() == 0;

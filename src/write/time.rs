@@ -187,8 +187,8 @@ pub(crate) trait InTime {
         Ok((expiry > now).then_some(expiry))
     }
 
-    /// Inserts keys that were seen at these times, one after the other, and calls `told` with the indices of keys that are
-    /// new, late or early. Returns keys without room, in ascending order.
+    /// Inserts keys that were seen at these times, one after the other, and calls `told` with the index of each key that
+    /// is new, late or early. Returns the keys without room, in ascending order.
     fn insert_in_time<K: Key + Sync>(
         &mut self,
         keys: &[K],

@@ -1060,7 +1060,7 @@ class Store:
         """
     def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
         """Removes old versions, files that only they name, and files of updates that can no longer be committed. Nothing else
-        ever removes a file of the store.
+        removes a file of the store, unless it was created so that its commits vacuum (``gowk store create --keep``).
 
         Args:
             keep: the number of versions that stay at any age, the newest included.

@@ -622,7 +622,7 @@ impl Store {
     }
 
     /// Removes old versions, files that only they name, and files of updates that can no longer be committed. Nothing else
-    /// ever removes a file of the store.
+    /// removes a file of the store, unless it was created so that its commits vacuum (``gowk store create --keep``).
     ///
     /// Args:
     ///     keep: the number of versions that stay at any age, the newest included.

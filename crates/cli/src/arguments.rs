@@ -111,7 +111,7 @@ impl ReadArgs {
 #[derive(Args)]
 pub(super) struct ClockArgs {
     /// Believe the clock of this computer, even if a forgetting filter would leap over more than a year and forget all
-    /// keys, or has come to a later time already
+    /// keys, or if the filter's time is later than the clock
     #[arg(long)]
     clock_is_right: bool,
 }

@@ -22,11 +22,12 @@ const SAVED: f64 = 0.25;
 
 /// Create an empty filter, and say how large it is
 ///
-/// A filter is a set, which stores each key once, for good; with --counting it stores copies of keys, which can be counted
-/// and removed; with --forget-after it stores each key for some time, with --keep-newest the newest keys. The kind cannot be changed later.
+/// A filter is a set, which stores each key once, for good. With --counting it stores copies of keys, which can be
+/// counted and removed; with --forget-after it stores each key for some time; with --keep-newest it stores the newest
+/// keys. The kind cannot be changed later.
 ///
-/// Prints the size of the file, the slots per bucket and the false-positive rate that they give. It is lower than the
-/// one asked for, as slots come in whole numbers.
+/// Prints the size of the file, the slots per bucket and the false-positive rate that they give. The rate is lower than
+/// requested, as slots come in whole numbers.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

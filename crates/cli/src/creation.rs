@@ -36,14 +36,14 @@ pub(super) struct Shape {
     #[arg(long, requires = "forget_after")]
     refresh: bool,
 
-    /// Keep so many of the newest keys, however fast they come, and forget older ones; the file never grows [default:
+    /// Keep this many of the newest keys, however fast they come, and forget older keys; the file never grows [default:
     /// all keys]
     #[arg(long, value_name = "KEYS", value_parser = quantity::count)]
     #[arg(conflicts_with_all = ["counting", "forget_after", "forget_within", "refresh"])]
     keep_newest: Option<u64>,
 
-    /// Chance that a key is found that was never inserted, in a filter that is full and has not doubled yet; above
-    /// 0, below 1, as in 1e-3 or 0.1% [default: 0.001; where `dedup` creates the filter 1e-5, or 1e-4 if it forgets]
+    /// Chance that a key that was never inserted is found, in a full filter that has never doubled; above 0, below 1, as
+    /// in 1e-3 or 0.1% [default: 0.001; where `dedup` creates the filter 1e-5, or 1e-4 if it forgets]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
 

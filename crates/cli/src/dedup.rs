@@ -19,21 +19,22 @@ use super::window::Window;
 ///
 /// Keys are printed in the order of the input. A new key that looks the same to the filter as an earlier key is not
 /// printed; that happens at the false-positive rate, and --stats says how many such keys to expect. So the
-/// rate of a filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting
-/// filter stores every occurrence, and each key is printed once all the same. A forgetting filter (--forget-after, --keep-newest)
-/// prints a key again once it has forgotten it; it does not forget by itself, but by the clock of each run.
+/// rate of a filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting filter
+/// stores every occurrence, but still prints each key once. A forgetting filter (--forget-after, --keep-newest) prints a
+/// key again once it has forgotten it; it forgets only when a run uses it, by the clock of that run.
 ///
-/// The filter is created if it is not there. On an existing one the options of creation are ignored, with a note; but
-/// --counting on a set, another --forget-after than the filter's, or a lower false-positive rate than the filter's, is an error.
+/// The filter is created if it does not exist. For an existing filter, options of creation are ignored, with a note; but
+/// --counting on a set, another --forget-after than the filter's, or a lower false-positive rate than the filter's, is an
+/// error.
 ///
-/// Keys are committed after they are printed: a crash can repeat a line (not with --output), and never loses one. SIGINT, SIGTERM and
-/// SIGHUP commit what was printed. If the output is closed early, what was not committed until then is forgotten. To
-/// remember keys without printing them, use `gowk insert`.
+/// Keys are committed after they are printed: a crash can repeat a line (not with --output), but never loses one. SIGINT,
+/// SIGTERM and SIGHUP commit the printed keys. If the output is closed early, keys that were not committed yet are
+/// forgotten. To remember keys without printing them, use `gowk insert`.
 ///
-/// Into a store, keys are printed at the end: by then it is known which of them other processes have brought meanwhile,
-/// and those are not printed. With --token, they are printed after the commit, and by each later run of the same
-/// command, so that of many processes exactly one prints a key. Without one they are printed before it. If another
-/// process commits some of them in between, both print these, and a note says how many they are.
+/// With a store, keys are printed at the end, except keys that other processes have committed during the run. With
+/// --token, keys are printed after the commit, and again by each later run of the same command, so that of many processes
+/// exactly one prints a key. Without --token, keys are printed before the commit: if another process commits some of them
+/// in between, both processes print these keys, and a note says how many.
 ///
 /// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that
 /// next month's run, which looks into this month's filter, prints nothing that came this month. The others must be

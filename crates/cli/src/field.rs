@@ -36,20 +36,19 @@ pub(super) struct FieldArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "null"], group = "records")]
     json_field: Option<String>,
 
-    /// Inputs are Parquet files, and the key is this column, whose values are printed, not rows. It is a string, binary,
-    /// integer, boolean or UUID one. user.name is the field `name` of the struct `user`, as in --json-field. Values are printed each on a line (with
-    /// -0, before a NUL, for values that hold newlines): no other column is read. A row that is null has no key. This
-    /// needs a gowk built with the feature `parquet`, like the Python package's
+    /// Inputs are Parquet files, and the key is this column of strings, binary values, integers, booleans or UUIDs.
+    /// user.name is the field `name` of the struct `user`, as in --json-field. The column's values are printed, not rows,
+    /// each on a line (with -0, before a NUL, for values that hold newlines): no other column is read. A row that is null
+    /// has no key. This needs a gowk built with the feature `parquet`, like the Python package's
     #[arg(long, value_name = "NAME", conflicts_with_all = ["keys", "plain"], group = "records")]
     column: Option<String>,
 
-    /// What becomes of records that lack the field, or hold an empty or no single value in it: they are left out, printed as new ones
-    /// are, or the first of them is an error. It is always an error if no record has the field
+    /// What to do with records that lack the field, or whose field is empty or holds no single value: leave them out,
+    /// print them like new records, or fail at the first. It is always an error if no record has the field
     #[arg(long, value_enum, default_value_t, requires = "records")]
     pub(super) missing: Missing,
 
-    /// Append records without a key to this file, and go on after malformed lines of JSON, which go there too and are an
-    /// error otherwise
+    /// Append records without a key to this file. Malformed lines of JSON, otherwise an error, go there too
     #[arg(long, value_name = "PATH", requires = "records", conflicts_with = "column")]
     pub(super) rejects: Option<PathBuf>,
 }
@@ -58,10 +57,10 @@ pub(super) struct FieldArgs {
 #[derive(Args)]
 pub(super) struct TimeArgs {
     /// Keys were seen at the time in this field of their lines, and not now: for forgetting filters, with --json-field,
-    /// and written like it. A time is RFC 3339, as in 2026-05-03T12:00:00Z, or a number of seconds since 1970, or of
-    /// milliseconds, microseconds or nanoseconds if it is 10^11, 10^14 or 10^17 or more. A record without one has no key. A key is late if the filter has forgotten
-    /// that time, and early if it is more than five minutes ahead of the clock: both are counted, and neither printed nor
-    /// stored
+    /// and named in the same form. A time is RFC 3339, as in 2026-05-03T12:00:00Z, or a number of seconds since 1970, or
+    /// of milliseconds, microseconds or nanoseconds if it is 10^11, 10^14 or 10^17 or more. A record without one has no
+    /// key. A key is late if the filter has forgotten that time, and early if it is more than five minutes ahead of the
+    /// clock: both are counted, and neither printed nor stored
     #[arg(long, value_name = "NAME", requires = "json_field", conflicts_with_all = ["csv", "column"])]
     time_field: Option<String>,
 

@@ -14,7 +14,7 @@ use super::paths::is_same;
 ///
 /// Sets give their union. In counting filters the copies of each key add up.
 ///
-/// FILE itself must not be among the OTHERs, as `all.gowk *.gowk` would have it, nor one of them twice: copies would count
+/// FILE itself must not be among the OTHERs, as in `all.gowk *.gowk`, and no OTHER may come twice: copies would count
 /// twice.
 ///
 /// All of them must have the same kind, seed, slots per bucket and shard, and numbers of regions whose quotients are

@@ -19,8 +19,8 @@ pub(super) use verify::Verified;
 /// Create stores, list their versions, compact and vacuum them
 ///
 /// A store is a folder of filters, the shards, under versions. check, count, dedup, insert, remove, info, verify and copy
-/// take a store where they take a filter; what they change is committed at the end, as one version, by as many
-/// processes at a time as you like.
+/// take a store where they take a filter. They commit their changes at the end, as one version; any number of processes
+/// may do so at the same time.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

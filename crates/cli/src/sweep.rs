@@ -11,12 +11,12 @@ use super::failure::Failure;
 use super::output::Output;
 use super::quantity;
 
-/// Make a forgetting filter forget what it need not keep any longer
+/// Make a forgetting filter forget expired keys
 ///
-/// A forgetting filter has a time of its own, which advances with the keys that come. Readers judge by it. So a filter that
-/// gets no keys forgets none; this verb brings it to the time of the clock, and empties the slots of all keys that it
-/// forgets. A filter that gets keys does so gradually. In a store, it rewrites the shards that have anything to forget, as
-/// `store compact --all` does.
+/// A forgetting filter has a time of its own, by which readers judge. Each insert moves it forward. So a filter that gets
+/// no keys forgets none; this verb moves it to the time of the clock, and frees the slots of all expired keys. A filter
+/// that gets keys does so gradually. In a store, it rewrites the shards that have expired keys, as `store compact --all`
+/// does.
 #[derive(Args)]
 #[command(after_help = "\
 Example:

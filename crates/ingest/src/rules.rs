@@ -109,8 +109,8 @@ impl Rules {
         Some(self)
     }
 
-    /// Skips a record whose field is empty, or whose key is too long by these rules. Of other keys it takes off what they trim, and changes
-    /// nothing else: [`KeyRules::normal`] does.
+    /// Skips a record whose field is empty, or whose key is too long by these rules. Trims other keys as the rules say,
+    /// and changes nothing else: [`KeyRules::normal`] does.
     #[inline]
     pub(super) fn judge(&self, found: &mut Found<'_>) {
         let Found::Key { key, record, .. } = found else { return };

@@ -51,7 +51,7 @@ pub struct Arguments {
     #[arg(long)]
     pub allow_delete: bool,
 
-    /// Close a filter that nobody has asked for in so many seconds, so that other processes may write to it
+    /// Close a filter after this many seconds without a request, so that other processes may write to it
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     pub idle: u64,
 

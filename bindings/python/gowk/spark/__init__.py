@@ -17,8 +17,8 @@ Invariants:
    So a repeated task, stage or batch finds the same keys new.
 2. A task writes only files that no version names. One commit on the driver publishes them, and it carries the
    token, so that a repeated batch changes nothing.
-3. Nothing but ``vacuum`` deletes a file of the store. It removes the files of tasks that died or whose
-   result was not used.
+3. Only vacuums delete files of the store: ``vacuum``, or commits of a store that was created with ``--keep``. They remove
+   the files of tasks that died or whose result was not used.
 
 ``bindings/python/docs/spark.md`` says how to size a store and a cluster, and what to expect of retries.
 """

@@ -12,14 +12,14 @@ use super::super::bar;
 use super::super::failure::Failure;
 use super::super::output;
 
-/// Fold what small commits have brought into the files of the shards
+/// Fold the records of small commits into the files of the shards
 ///
 /// A commit of few keys writes one run, a file that serves all shards; lookups read the runs beside the shards' files.
-/// Commits fold and merge what is due, so this is needed only to have no run left, for example before much reading.
-/// It may run beside commits, readers and vacuums, and leaves out a shard that another process rewrites first. If it
-/// is killed, the store stays as it was. A vacuum removes the old files.
+/// Commits fold shards and merge runs when that is due, so this is needed only to get rid of all runs, for example before
+/// much reading. It may run beside commits, readers and vacuums, and skips a shard that another process rewrites first.
+/// If it is killed, the store stays as it was. A vacuum removes the old files.
 ///
-/// A forgetting store also comes to the time of the clock, and shards whose keys have all expired are written anew.
+/// A forgetting store also moves to the time of the clock, and shards whose keys have all expired are written anew.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

@@ -47,8 +47,8 @@ pub(super) struct Create {
     #[arg(conflicts_with_all = ["max_file_size", "max_false_positive_rate", "trim", "ignore_case"])]
     from: Option<PathBuf>,
 
-    /// Let commits vacuum the store: at least the newest N versions stay. A commit does so once as many versions can go as
-    /// stay, and at least 16. Without --keep and --grace nothing is removed but by `gowk store vacuum`
+    /// Let commits vacuum the store: at least the newest N versions stay. A commit vacuums once N versions can go, or 16
+    /// if N is smaller. Without --keep and --grace, only `gowk store vacuum` removes anything
     #[arg(long, value_name = "N", value_parser = quantity::positive)]
     keep: Option<NonZeroU64>,
 
