@@ -2,7 +2,7 @@ package gowk_test
 
 // Invariants checked:
 //
-//  1. Every call answers as the library does, on filters of all kinds and on stores; errors are those of Go.
+//  1. Every call answers as the library does, on filters of all kinds and on stores; errors work as in Go.
 //  2. Goroutines share readers beside a writer; nothing is used after it was closed. (go test -race)
 //  3. Keys may lie anywhere in memory of Go.
 

@@ -197,7 +197,7 @@ fn bad_keys_and_names_are_errors_that_say_which() {
     let dir = tempfile::tempdir().unwrap();
     let path = CString::new(dir.path().join("f").to_str().unwrap()).unwrap();
     let (mut left, mut writer) = (Left::new(), null_mut());
-    // SAFETY: all pointers are those that the header asks for, or NULL.
+    // SAFETY: all pointers are as the header requires, or NULL.
     unsafe {
         assert_eq!(gowk_writer_open(path.as_ptr(), null(), &mut writer, left.place()), 0);
         assert_eq!(gowk_writer_insert(writer, null(), 0, left.place()), 1);
@@ -218,7 +218,7 @@ fn bad_keys_and_names_are_errors_that_say_which() {
     }
 }
 
-/// Each option with a value that it takes, and one that it does not.
+/// Each option with a value that it takes, and a value that it does not take.
 #[test]
 fn options_take_what_the_header_lists_and_refuse_the_rest() {
     let all = [
@@ -247,7 +247,7 @@ fn options_take_what_the_header_lists_and_refuse_the_rest() {
     for (option, right, wrong) in all {
         let text = |text: &str| CString::new(text).unwrap();
         let mut left = Left::new();
-        // SAFETY: all pointers are those that the header asks for.
+        // SAFETY: all pointers are as the header requires.
         unsafe {
             let options = gowk_options_new();
             let set = |name: &str, value: &str, error| {

@@ -1,12 +1,12 @@
-"""What a batch of few keys costs gowk.spark: its keys as a run, beside the same with every shard that they touch written anew.
+"""What a batch of few keys costs gowk.spark: writing its keys as a run, beside writing every touched shard anew.
 
     python batches.py FOLDER [KEYS] [BATCHES] [NEW]
 
 A store of KEYS (10 million unless given) in 8 shards is filled by one process and folded, and copied. BATCHES (20) of NEW keys
 (10,000, a thousandth) each go into both stores, in turns: once as `Store.insert` does it, and once with the data source's option
-``rewriting``. Before each insert, `unseen` counts the batch's new rows, as it would for the sink. Spark runs as ``local[2]``. Times
-are those of the calls; bytes are those of the files that they leave in the store's folder, counted by name, and those of the
-copies of shards that they make on the local disk. In the end, the runs are folded.
+``rewriting``. Before each insert, `unseen` counts the batch's new rows, as it would for the sink. Spark runs as
+``local[2]``. Times are of the calls. Bytes are of the files that the calls leave in the store's folder, counted by name,
+and of the copies of shards that they make on the local disk. In the end, the runs are folded.
 
 Prints each batch, the medians, and the processor with the load at the beginning and the end.
 """

@@ -2,8 +2,8 @@
 
     python shard.py FOLDER [KEYS]
 
-The store has one shard and KEYS keys (100 million unless given). A batch of a hundredth of them, half of which are new, comes in
-Arrow batches of 10,000. One thread.
+The store has one shard and KEYS keys (100 million unless given). A batch of a hundredth of the keys, half of them new,
+comes in Arrow batches of 10,000. One thread.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@ Parquet, and beside the single machine's `gowk dedup`.
 
     python spark.py FOLDER [ROWS] [BATCHES]
 
-ROWS (20 million unless given) are divided into BATCHES (10). Half of the rows of each batch are keys that no batch had before, the
-other half are keys of this batch and those before, so that half as many keys as rows are distinct in the end. All sides read the
-same batches from Parquet; `gowk dedup` reads the same keys as lines. The three take turns, batch by batch. Spark runs as
-``local[2]``; the store has 8 shards and lies on the disk of FOLDER, as do the copies that its tasks make.
+ROWS (20 million unless given) are divided into BATCHES (10). Half of the rows of each batch have new keys, the other half
+repeat keys of this and earlier batches, so that in the end there are half as many distinct keys as rows. All sides read
+the same batches from Parquet; `gowk dedup` reads the same keys as lines. The three take turns, batch by batch. Spark runs
+as ``local[2]``; the store has 8 shards and lies on the disk of FOLDER, as do the copies that its tasks make.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ ratios count more than the rates.
     counterpart fill /dev/shm/bench.gowk 460000000               # a filter of 1 GiB
     python speed.py COUNTERPART /dev/shm/bench.gowk [KEYS]
 
-The keys are ``https://example.org/page/N``, 10 million of them unless given, none of which is in the filter. Each line is
-the best of several rounds, in which the two sides of a ratio take turns.
+The keys are ``https://example.org/page/N``, 10 million of them unless given; none is in the filter. Each line is the best
+of several rounds, in which the two sides of a ratio take turns.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def write_unseen(batches: Iterable[pa.Table], store: gowk.Store, application: st
 
 
 def batches_of(files: list[str], rows: int) -> Iterator[pa.Table]:
-    """Batches of so many rows, the same in each run, read and hashed by Ray's workers where Ray is installed."""
+    """Batches of this many rows, the same in each run, read and hashed by Ray's workers if Ray is installed."""
     if importlib.util.find_spec("ray") is None:
         for batch in pa.dataset.dataset(files).to_batches(batch_size=rows):
             yield fingerprinted(pa.Table.from_batches([batch]))

@@ -32,7 +32,7 @@ def fingerprint(text: str) -> bytes:
 
 
 class ExactDedup:
-    """A step of a pipeline: ``run`` takes documents and gives those that are new."""
+    """A step of a pipeline: ``run`` takes documents and yields the new ones."""
 
     def __init__(self, filter_file: Path, capacity: int, batch: int = 10_000) -> None:
         self.filter_file, self.capacity, self.batch = filter_file, capacity, batch

@@ -2,9 +2,9 @@
 
 python examples/spark_dedup.py FOLDER
 
-The URLs are those of the repository: 20,000 lines, many of them several times. The first run with a FOLDER makes a store in it; a second
-run repeats the same batches, finds the same URLs new, and commits nothing. The cluster is this machine, unless
-``spark-submit --master`` names another one.
+The URLs are the repository's sample: 20,000 lines, many of them repeated. The first run with a FOLDER makes a store in
+it; a second run repeats the same batches, finds the same URLs new, and commits nothing. The cluster is this machine,
+unless ``spark-submit --master`` names another one.
 """
 
 from __future__ import annotations

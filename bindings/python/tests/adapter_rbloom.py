@@ -1,8 +1,8 @@
 """The interface that the tests of rbloom use, over gowk, without intersections. gowk hashes the keys, not
 ``hash_func``.
 
-Equality and subsets are those of the entries: a filter is a subset of another one if a union with it adds no entry. Then all that
-is found in it is found in the other one.
+Equality and subsets compare entries: a filter is a subset of another filter if a union with it adds no entry. Then every
+key found in it is found in the other filter.
 """
 from functools import cached_property
 from pathlib import Path

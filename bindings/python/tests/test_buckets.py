@@ -98,7 +98,7 @@ def test_requests_are_counted() -> None:
     after = store.requests
     assert before is not None and after is not None
     assert (after.put - before.put, after.post, after.delete, after.failed) == (2, 0, before.delete, 0)
-    # Six, and a look whether a newer version came meanwhile.
+    # Six, and a check for a newer version.
     assert after.get + after.head + after.list - before.get - before.head - before.list <= 7
     again = gowk.Store(store.path)
     assert again.at(1).version == 1 and again.contains_many(keys(1000)).all()

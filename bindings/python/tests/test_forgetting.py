@@ -1,7 +1,8 @@
 """Filters and stores that forget.
 
-Invariants checked: a key is new, and there, exactly as its time says, whatever object holds the times; late and early keys
-are told by their indices; what is no time is refused by its index, and changes nothing; a clock that is wrong is refused.
+Invariants checked: a key is new, and there, exactly as its time says, whatever object holds the times; late and early
+keys are reported by their indices; a value that is not a time is refused by its index, and changes nothing; a wrong clock
+is refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Invariants checked:
 
 1. A ``str`` and its UTF-8 are one key, in whatever object the bytes are.
-2. What is no key is a TypeError that names it, in every method, and nothing is changed.
+2. An object that is not a key raises a TypeError that names it, in every method, and nothing is changed.
 """
 
 from __future__ import annotations

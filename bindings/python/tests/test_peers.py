@@ -1,6 +1,6 @@
-"""Invariants checked: the tests of pybloomfiltermmap3 and of pybloom_live pass, through ``adapter.py``, and those of rbloom,
-through ``adapter_rbloom.py``, but for those named here with the reason. All are fetched from the package index and run as they
-are; of rbloom's, which is one long function, each statement is a test.
+"""Invariants checked: the tests of pybloomfiltermmap3 and pybloom_live pass through ``adapter.py``, and the tests of
+rbloom through ``adapter_rbloom.py``, except the tests named here with a reason. All are fetched from the package index
+and run unchanged. rbloom has one long test function: each of its statements counts as a test.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ RBLOOM = {
 
 
 def outcomes(file: Path, folder: Path, prelude: str) -> dict[str, str]:
-    """The outcome of each test of a file, with modules put in the place of those that it imports."""
+    """The outcome of each test of a file, with other modules in place of its imports."""
     code = f"import sys\nsys.path[:0] = [{str(HERE)!r}, '.']\nimport adapter\n{prelude}\n"
     code += f"import pytest; sys.exit(pytest.main(['-q', '-rA', '-p', 'no:cacheprovider', {str(file)!r}]))"
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
@@ -120,7 +120,7 @@ class EachStatement(ast.NodeTransformer):
 
 
 def statements(file: Path) -> tuple[list[str], list[str]]:
-    """The different statements of the functions in a file, and those of them that failed, when its main function is run."""
+    """The different statements of the functions in a file, and which of them failed, when its main function is run."""
     tree = ast.parse(file.read_text())
     for part in tree.body:
         if isinstance(part, ast.FunctionDef):

@@ -1,9 +1,9 @@
 """Invariants checked:
 
-1. A crawl that is killed and resumed fetches each page once, but for those that were under way at a kill, for one that was
-   being queued at each kill, and for start requests, which Scrapy never filters.
-2. Scrapy's own tests of dupefilters pass with this class, but for those that look into a file of Scrapy's own format or
-   ask for a list of all requests.
+1. A crawl that is killed and resumed fetches each page once, except pages that were under way at a kill, one page that
+   was being queued at each kill, and start requests, which Scrapy never filters.
+2. Scrapy's own tests of dupefilters pass with this class, except tests that read a file of Scrapy's own format or ask for
+   a list of all requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gowk.scrapy import GowkDupeFilter
 
 HERE = Path(__file__).parent
 PAGES = 2000
-#: Of Scrapy's tests, those that cannot pass: one cuts Scrapy's own file, one lists all requests.
+#: Scrapy's tests that cannot pass: one cuts Scrapy's own file, one lists all requests.
 OTHERWISE = {"test_seenreq_truncated", "test_fingerprints_deprecation"}
 
 

@@ -193,7 +193,7 @@ def test_faults_of_tasks_change_nothing(spark: SparkSession, folder: Path) -> No
             assert not faults.is_pending(fault), f"never came to this: {fault}"
         versions = range(1, len(every) + 2)
         assert contents(store) == expected and gowk.Store(store.path).version == versions[-1]
-        # Tasks have left their runs, of which the commit has made one.
+        # Tasks have left their runs, and the commit has merged them into one.
         assert all(len(named_in(store, number)) == number - 1 for number in versions)
         assert files_in(store) > named_in(store, versions[-1])
         assert is_tidy_after_a_vacuum(store)
@@ -426,7 +426,7 @@ def test_a_copy_is_checked_when_it_is_fetched_and_dropped_when_it_rots(folder: P
     store.compact(all=True)
     file, disk = store.files[0], Disk(folder / "disk", 1 << 30)
     copy, good = disk.copies / file.name, file.path.read_bytes()
-    # The bytes that arrive differ from those that were sent.
+    # The bytes received differ from the bytes sent.
     rot(file.path)
     assert disk.fetch(file) == 0 and not copy.exists() and not list((disk.root / "fetching").iterdir())
     file.path.write_bytes(store.files[1].path.read_bytes())
@@ -616,7 +616,7 @@ def test_a_store_forgets_by_the_time_of_each_batch(
     for batch, days in enumerate([0, 1, 13, 27, 29, 30, 31, 45, 58, 59, 60]):
         # A third comes each time, a third every other time, and the last third once.
         values = [f"{number}" if number % 3 == 0 or number % 3 == batch % 2 + 1 else f"{batch} {number}" for number in range(300)]
-        # All keys so far come again: on day 13 none of them is new, and no task finds one that is.
+        # All earlier keys come again: on day 13 none of them is new, and no task finds a new key.
         values = sorted(expiries) if days in (13, 31) else values
         now = start + days * day
         expected = sorted(value for value in values if expiries.get(value, 0) <= now // epoch)

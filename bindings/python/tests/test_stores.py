@@ -293,7 +293,7 @@ def test_runs_are_folded_here_or_in_many_processes() -> None:
     info = store.info()
     assert report == gowk.CompactReport(version=3, folded=4, full=0, bytes=info.bytes) and told == [(n, 4) for n in range(1, 5)]
     assert store.version == 3 and (info.files, info.runs) == (4, 0) and store.contains_many(keys(1000)).all()
-    # By other processes. One shard is rewritten meanwhile, and keeps the other's file.
+    # By other processes. One shard is rewritten before the commit, and keeps that file.
     store.insert_many(keys(1000, 2000))
     Path("scratch").mkdir()
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
@@ -796,7 +796,7 @@ def test_other_threads_run_meanwhile() -> None:
 
     counter = threading.Thread(target=count)
     counter.start()
-    # Only one call lies between the two readings: between calls the other thread would run in any case.
+    # Only one call lies between the two readings: between calls the other thread would run anyway.
     before = steps
     store.insert_many(batch)
     during = steps - before
