@@ -18,10 +18,10 @@ use super::window::Window;
 /// Print keys seen for the first time, and remember them
 ///
 /// Keys are printed in the order of the input. A new key that looks the same to the filter as an earlier key is not
-/// printed; that happens at the false-positive rate, and --stats says how many such keys to expect. So the
-/// rate of a filter that is created here is low, 1e-5, unless one is given. A set stores each key once. A counting filter
-/// stores every occurrence, but still prints each key once. A forgetting filter (--forget-after, --keep-newest) prints a
-/// key again once it has forgotten it; it forgets only when a run uses it, by the clock of that run.
+/// printed; that happens at the false-positive rate, and --stats says how many such keys to expect. So a filter that is
+/// created here has a low rate unless you give one: 1e-5, or 1e-4 if it forgets. A set stores each key once. A counting
+/// filter stores every occurrence, but still prints each key once. A forgetting filter (--forget-after, --keep-newest)
+/// prints a key again once it has forgotten it; it forgets only when a run uses it, by the clock of that run.
 ///
 /// The filter is created if it does not exist. For an existing filter, options of creation are ignored, with a note; but
 /// --counting on a set, another --forget-after than the filter's, or a lower false-positive rate than the filter's, is an
