@@ -302,6 +302,17 @@ int64_t gowk_writer_insert_batch(struct gowk_writer *writer,
                                  uint8_t *results,
                                  struct gowk_error *error);
 
+// Like `gowk_writer_insert_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
+// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
+// there as the last end says; `bytes` may be NULL if that is 0. Inserts 4096 keys at a time, on one thread. Codes: also
+// GOWK_INVALID if an end is less than the one before it, and no key was inserted.
+int64_t gowk_writer_insert_packed(struct gowk_writer *writer,
+                                  const void *bytes,
+                                  const uint64_t *ends,
+                                  size_t count,
+                                  uint8_t *results,
+                                  struct gowk_error *error);
+
 // Like `gowk_writer_insert_batch`, for keys that were seen at times: an array of `count` milliseconds since 1970. The
 // results may also be GOWK_LATE and GOWK_EARLY. Only for a forgetting filter, else GOWK_KIND.
 int64_t gowk_writer_insert_batch_at(struct gowk_writer *writer,
@@ -367,8 +378,7 @@ int64_t gowk_writer_metadata(const struct gowk_writer *writer,
 // Codes: GOWK_UNKNOWN if it is unknown whether the commit is durable; GOWK_AFTER_COMMIT if it is durable and something
 // failed afterwards. The writer is poisoned after either. After GOWK_IO, GOWK_NO_SPACE, GOWK_REPLACED or GOWK_INVALID
 // (too much metadata) nothing was committed.
-int64_t gowk_writer_commit(struct gowk_writer *writer,
-                           struct gowk_error *error);
+int64_t gowk_writer_commit(struct gowk_writer *writer, struct gowk_error *error);
 
 // Undoes all changes since the last commit. Returns 0. Codes: GOWK_POISONED, GOWK_IO.
 int64_t gowk_writer_rollback(struct gowk_writer *writer, struct gowk_error *error);
@@ -438,6 +448,17 @@ int64_t gowk_reader_contains_batch(const struct gowk_reader *reader,
                                    uint8_t *found,
                                    struct gowk_error *error);
 
+// Like `gowk_reader_contains_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
+// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
+// there as the last end says; `bytes` may be NULL if that is 0. Looks up 4096 keys at a time, on one thread. After a
+// failure, `found` means nothing. Codes: also GOWK_INVALID if an end is less than the one before it.
+int64_t gowk_reader_contains_packed(const struct gowk_reader *reader,
+                                    const void *bytes,
+                                    const uint64_t *ends,
+                                    size_t count,
+                                    uint8_t *found,
+                                    struct gowk_error *error);
+
 // The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`, and
 // returns the length of the whole value; more than `capacity` means that it was cut. `buffer` may be NULL. Codes:
 // GOWK_NOT_FOUND for an unknown name, GOWK_BUSY.
@@ -452,8 +473,7 @@ int64_t gowk_reader_info(const struct gowk_reader *reader, struct gowk_info *inf
 
 // Reopens the filter if another file has taken its name, as after `mv new live`. Returns 1 if so, else 0. Batches do
 // this first; commits and doublings are seen without it. Codes as for `gowk_reader_open`.
-int64_t gowk_reader_reload(const struct gowk_reader *reader,
-                           struct gowk_error *error);
+int64_t gowk_reader_reload(const struct gowk_reader *reader, struct gowk_error *error);
 
 // Reads the whole filter, and compares each page with its checksum. Returns 0 if all is well; else GOWK_DAMAGED, and the
 // message says how many pages are damaged. Codes: also GOWK_BUSY.
@@ -546,9 +566,7 @@ int64_t gowk_update_remove_batch(struct gowk_update *update,
 //
 // Codes: GOWK_CONFLICT if others have changed the same keys since it began, and nothing was committed: begin again;
 // GOWK_UNKNOWN: make the update again with the same token; GOWK_NO_SPACE, GOWK_IO.
-int64_t gowk_update_commit(struct gowk_update *update,
-                           const char *operation,
-                           struct gowk_error *error);
+int64_t gowk_update_commit(struct gowk_update *update, const char *operation, struct gowk_error *error);
 
 // Frees an update without committing it; does nothing for NULL.
 void gowk_update_abandon(struct gowk_update *update);
@@ -587,8 +605,7 @@ int64_t gowk_store_reader_version(const struct gowk_store_reader *reader, struct
 
 // Moves a reader to the newest version. Returns 1 if that is another one, else 0; if it fails, the version stays. No
 // other thread may use the reader during the call. Codes: GOWK_DAMAGED, GOWK_IO.
-int64_t gowk_store_reader_reload(struct gowk_store_reader *reader,
-                                 struct gowk_error *error);
+int64_t gowk_store_reader_reload(struct gowk_store_reader *reader, struct gowk_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

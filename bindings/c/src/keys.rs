@@ -95,6 +95,68 @@ pub(crate) unsafe fn keys<'a>(first: *const gowk_key, count: usize) -> Result<&'
     Ok(unsafe { std::slice::from_raw_parts(keys.as_ptr().cast(), keys.len()) })
 }
 
+/// Keys of one part. So many, as an array, stay in a processor's own cache until they are read.
+const TOGETHER: usize = 4096;
+
+/// Keys that lie one after the other, and where each ends. No end is before another, and the last is that of the bytes.
+pub(crate) struct Packed<'a> {
+    bytes: &'a [u8],
+    ends: &'a [u64],
+}
+
+/// Keys that lie one after the other.
+///
+/// # Safety
+///
+/// As for [`array`], and for [`bytes`] with the last end as the length.
+pub(crate) unsafe fn packed<'a>(
+    data: *const c_void,
+    ends: *const u64,
+    count: usize,
+) -> Result<Packed<'a>, Failure> {
+    // SAFETY: the caller's promise.
+    let ends = unsafe { array(ends, count, "the array of ends") }?;
+    if let Some(index) = ends.windows(2).position(|pair| pair[0] > pair[1]) {
+        return Err(Failure::invalid(format!(
+            "key {} ends at {}, before key {index} ends, at {}",
+            index + 1,
+            ends[index + 1],
+            ends[index]
+        )));
+    }
+    let length = ends.last().map_or(0, |end| usize::try_from(*end).unwrap_or(usize::MAX));
+    // SAFETY: the caller's promise.
+    Ok(Packed { bytes: unsafe { bytes(data, length) }?, ends })
+}
+
+impl Packed<'_> {
+    /// Calls with one part of the keys after the other, and the index of its first key, until a call fails. Without
+    /// keys, calls once.
+    pub(crate) fn in_parts(
+        &self,
+        mut call: impl FnMut(usize, &[Checked]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut part = Vec::with_capacity(self.ends.len().min(TOGETHER));
+        let (mut first, mut begin) = (0, 0);
+        loop {
+            let ends = &self.ends[first..self.ends.len().min(first + TOGETHER)];
+            part.clear();
+            part.extend(ends.iter().map(|end| {
+                // It fits, as the last end does.
+                let end = *end as usize;
+                let key = self.bytes.get(begin..end).unwrap_or_default();
+                begin = end;
+                Checked(gowk_key { data: key.as_ptr().cast(), length: key.len() })
+            }));
+            call(first, &part)?;
+            first += ends.len();
+            if first == self.ends.len() {
+                return Ok(());
+            }
+        }
+    }
+}
+
 /// An array that a call writes, one byte a key, all [`GOWK_KNOWN`] at first; empty if the caller gave NULL.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use core::{Lookup, Reader};
 use crate::error::{Failure, Outcome, count, gowk_error, guarded};
 use crate::handle::{borrow, give, path, take, text};
 use crate::info::{gowk_info, put};
-use crate::keys::{bytes, copy_out, gowk_key, keys, note, results};
+use crate::keys::{bytes, copy_out, gowk_key, keys, note, packed, results};
 use crate::options::{gowk_options, or_default};
 use crate::writer::no_metadata;
 
@@ -126,6 +126,33 @@ pub unsafe extern "C" fn gowk_reader_contains_batch(
         let (reader, keys, found) =
             unsafe { (borrow(reader, "the reader")?, self::keys(keys, count)?, results(found, count)) };
         answered(&reader.0.contains_batch(keys)?, found)
+    })
+}
+
+/// Like `gowk_reader_contains_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
+/// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
+/// there as the last end says; `bytes` may be NULL if that is 0. Looks up 4096 keys at a time, on one thread. After a
+/// failure, `found` means nothing. Codes: also GOWK_INVALID if an end is less than the one before it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_reader_contains_packed(
+    reader: *const gowk_reader,
+    bytes: *const c_void,
+    ends: *const u64,
+    count: usize,
+    found: *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (reader, keys, found) =
+            unsafe { (borrow(reader, "the reader")?, packed(bytes, ends, count)?, results(found, count)) };
+        let mut present = 0;
+        keys.in_parts(|first, keys| {
+            let found = found.get_mut(first..).unwrap_or_default();
+            present += answered(&reader.0.contains_batch(keys)?, found)?;
+            Ok(())
+        })?;
+        Ok(present)
     })
 }
 

@@ -137,6 +137,7 @@ fn null_is_an_error_and_never_followed() {
             gowk_writer_insert(null_mut(), key, 3, error),
             gowk_writer_insert_at(null_mut(), key, 3, 0, error),
             gowk_writer_insert_batch(null_mut(), null(), 0, null_mut(), error),
+            gowk_writer_insert_packed(null_mut(), null(), null(), 0, null_mut(), error),
             gowk_writer_insert_batch_at(null_mut(), null(), null(), 0, null_mut(), error),
             gowk_writer_insert_batch_for(null_mut(), null(), null(), 0, null_mut(), error),
             gowk_writer_remove(null_mut(), key, 3, error),
@@ -158,6 +159,7 @@ fn null_is_an_error_and_never_followed() {
             gowk_reader_contains(null(), key, 3, error),
             gowk_reader_count(null(), key, 3, error),
             gowk_reader_contains_batch(null(), null(), 0, null_mut(), error),
+            gowk_reader_contains_packed(null(), null(), null(), 0, null_mut(), error),
             gowk_reader_metadata(null(), name_of, null_mut(), 0, error),
             gowk_reader_info(null(), null_mut(), error),
             gowk_reader_reload(null(), error),
@@ -215,6 +217,53 @@ fn bad_keys_and_names_are_errors_that_say_which() {
         assert!(left.message().contains("commit"), "{}", left.message());
         let opened = gowk_reader_open(path.as_ptr(), null(), null_mut::<*mut gowk_reader>(), null_mut());
         assert_eq!(name(opened), "invalid");
+    }
+}
+
+/// Ends that descend, and bytes and ends that are NULL, change nothing.
+#[test]
+fn bad_packed_keys_are_errors_before_anything_changes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = CString::new(dir.path().join("f").to_str().unwrap()).unwrap();
+    let (mut left, mut writer, mut reader) = (Left::new(), null_mut(), null_mut());
+    let error = left.place();
+    let bytes: *const c_void = b"onetwothree".as_ptr().cast();
+    let long: Vec<u64> = (0..5000).map(|index| if index == 4999 { 0 } else { 11 }).collect();
+    // SAFETY: all pointers are as the header requires, or NULL.
+    unsafe {
+        assert_eq!(gowk_writer_open(path.as_ptr(), null(), &mut writer, error), 0);
+        assert_eq!(gowk_writer_commit(writer, error), 0);
+        assert_eq!(gowk_reader_open(path.as_ptr(), null(), &mut reader, error), 0);
+        let bad: [(*const c_void, &[u64]); 7] = [
+            (bytes, &[3, 2]),
+            (bytes, &[3, 6, 11, 10]),
+            (bytes, &[u64::MAX, 11]),
+            (bytes, &long),
+            (bytes, &[3, u64::MAX]),
+            (null(), &[0, 3]),
+            (null(), &[1 << 63]),
+        ];
+        let mut results = [9; 5000];
+        for (bytes, ends) in bad {
+            let (ends, count) = (ends.as_ptr(), ends.len());
+            let code = gowk_writer_insert_packed(writer, bytes, ends, count, results.as_mut_ptr(), error);
+            assert_eq!(name(code), "invalid");
+            let code = gowk_reader_contains_packed(reader, bytes, ends, count, results.as_mut_ptr(), error);
+            assert_eq!(name(code), "invalid");
+        }
+        for count in [1, usize::MAX] {
+            let code = gowk_writer_insert_packed(writer, bytes, null(), count, null_mut(), error);
+            assert_eq!(name(code), "invalid");
+            let code = gowk_reader_contains_packed(reader, bytes, null(), count, null_mut(), error);
+            assert_eq!(name(code), "invalid");
+        }
+        assert_eq!(results, [9; 5000]);
+        let code = gowk_writer_insert_packed(writer, bytes, [3, 6, 5].as_ptr(), 3, null_mut(), error);
+        assert_eq!(name(code), "invalid");
+        assert!(left.message().starts_with("key 2 ends at 5,"), "{}", left.message());
+        // Nothing was inserted: a writer with changes would say so.
+        assert_eq!(gowk_writer_close(writer, left.place()), 0);
+        gowk_reader_close(reader);
     }
 }
 

@@ -9,8 +9,8 @@ use crate::error::{Failure, Outcome, count, gowk_error, guarded};
 use crate::handle::{borrow, borrow_mut, give, path, take, text};
 use crate::info::{gowk_info, put};
 use crate::keys::{
-    GOWK_EARLY, GOWK_KNOWN, GOWK_LATE, GOWK_NEW, GOWK_REFUSED, array, bytes, copy_out, gowk_key, keys, note,
-    results,
+    Checked, GOWK_EARLY, GOWK_KNOWN, GOWK_LATE, GOWK_NEW, GOWK_REFUSED, array, bytes, copy_out, gowk_key,
+    keys, note, packed, results,
 };
 use crate::options::{gowk_options, or_default};
 use crate::reader::gowk_reader;
@@ -147,10 +147,35 @@ pub unsafe extern "C" fn gowk_writer_insert_at(
 /// What a batch returns, after the keys that were refused were noted.
 pub(crate) fn inserted(new: usize, refused: Vec<(usize, core::Error)>, results: &mut [u8]) -> Outcome {
     refused.iter().for_each(|(index, _)| note(results, *index, GOWK_REFUSED));
-    let Some((_, first)) = refused.first() else { return count(new) };
-    let message =
-        format!("{first}; {} keys of the batch were refused, and the others inserted", refused.len());
+    let number = refused.len();
+    outcome(new, refused.into_iter().next().map(|(_, first)| first), number)
+}
+
+/// What a call returns that inserted all keys but some: why the first of them was refused, and how many were.
+fn outcome(new: usize, first: Option<core::Error>, refused: usize) -> Outcome {
+    let Some(first) = first else { return count(new) };
+    let message = format!("{first}; {refused} keys of the batch were refused, and the others inserted");
     Err(Failure { code: first.kind().into(), message })
+}
+
+/// Inserts keys, and writes their results. Returns how many were new, why the first of the refused keys was refused, and
+/// how many were.
+fn insert_keys(
+    writer: &mut Writer,
+    keys: &[Checked],
+    results: &mut [u8],
+) -> core::Result<(usize, Option<core::Error>, usize)> {
+    let mut new = 0;
+    let refused = writer.insert_each(keys, |index| {
+        new += 1;
+        note(results, index, GOWK_NEW);
+    })?;
+    // A refused key that is not there counts as new.
+    let is_new = |(index, _): &&(usize, core::Error)| results.get(*index) == Some(&GOWK_NEW);
+    let refused_new = refused.iter().filter(is_new).count();
+    refused.iter().for_each(|(index, _)| note(results, *index, GOWK_REFUSED));
+    let number = refused.len();
+    Ok((new - refused_new.min(new), refused.into_iter().next().map(|(_, first)| first), number))
 }
 
 /// Inserts `count` keys, several times as fast as one by one. Writes a result for each to `results`, an array of `count`
@@ -173,15 +198,40 @@ pub unsafe extern "C" fn gowk_writer_insert_batch(
         let (writer, keys, results) = unsafe {
             (borrow_mut(writer, "the writer")?, self::keys(keys, count)?, self::results(results, count))
         };
-        let mut new = 0;
-        let refused = writer.0.insert_each(keys, |index| {
-            new += 1;
-            note(results, index, GOWK_NEW);
+        let (new, why, refused) = insert_keys(&mut writer.0, keys, results)?;
+        outcome(new, why, refused)
+    })
+}
+
+/// Like `gowk_writer_insert_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
+/// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
+/// there as the last end says; `bytes` may be NULL if that is 0. Inserts 4096 keys at a time, on one thread. Codes: also
+/// GOWK_INVALID if an end is less than the one before it, and no key was inserted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_writer_insert_packed(
+    writer: *mut gowk_writer,
+    bytes: *const c_void,
+    ends: *const u64,
+    count: usize,
+    results: *mut u8,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        // SAFETY: promised by the caller.
+        let (writer, keys, results) = unsafe {
+            (borrow_mut(writer, "the writer")?, packed(bytes, ends, count)?, self::results(results, count))
+        };
+        let (mut new, mut why, mut refused) = (0, None, 0);
+        // A part with refused keys stops no other.
+        keys.in_parts(|first, keys| {
+            let results = results.get_mut(first..).unwrap_or_default();
+            let (new_here, why_here, refused_here) = insert_keys(&mut writer.0, keys, results)?;
+            new += new_here;
+            refused += refused_here;
+            why = why.take().or(why_here);
+            Ok(())
         })?;
-        // A refused key that is not there counts as new.
-        let is_new = |(index, _): &&(usize, core::Error)| results.get(*index) == Some(&GOWK_NEW);
-        let refused_new = refused.iter().filter(is_new).count();
-        inserted(new - refused_new.min(new), refused, results)
+        outcome(new, why, refused)
     })
 }
 

@@ -53,6 +53,26 @@ static void free_keys(gowk_key *keys, size_t count)
     free(keys);
 }
 
+/* Keys one after the other, in memory of exactly their size, and where each ends. */
+static char *packed_keys(const gowk_key *keys, size_t count, uint64_t **ends)
+{
+    size_t length = 0;
+    char *bytes;
+    *ends = malloc(count * sizeof **ends);
+    CHECK(*ends != NULL);
+    for (size_t i = 0; i < count; i++)
+        (*ends)[i] = length += keys[i].length;
+    bytes = malloc(length);
+    CHECK(bytes != NULL);
+    length = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].length > 0)
+            memcpy(bytes + length, keys[i].data, keys[i].length);
+        length += keys[i].length;
+    }
+    return bytes;
+}
+
 static char *in_folder(const char *folder, const char *name)
 {
     size_t length = strlen(folder) + strlen(name) + 2;
@@ -206,6 +226,83 @@ static void filter(const char *folder, const char *kind)
     free(path);
 }
 
+/* Two writers insert the same keys, one of them packed; a reader looks them up in both ways. */
+static void packed(const char *folder, int grows)
+{
+    size_t counts[] = {0, 1, 4095, 4096, 4097, 8192, 20000};
+    gowk_options *options = options_of("counting");
+    gowk_key *keys = made_keys("key", KEYS);
+    uint8_t *results = malloc(KEYS), *expected = malloc(KEYS);
+    keys[KEYS - 2].length = keys[1].length = keys[0].length = keys[4096].length = 0;
+    if (!grows) {
+        IS(gowk_options_set(options, "capacity", "1000", &error), 0);
+        IS(gowk_options_set(options, "growth", "never", &error), 0);
+    }
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        size_t count = counts[i];
+        char *path = in_folder(folder, "packed"), *other_path = in_folder(folder, "batch");
+        uint64_t *ends;
+        char *bytes = packed_keys(keys, count, &ends);
+        gowk_writer *writer, *other;
+        gowk_reader *reader;
+        int64_t new, present;
+        IS(gowk_writer_create(path, options, &writer, &error), 0);
+        IS(gowk_writer_create(other_path, options, &other, &error), 0);
+        memset(results, 9, KEYS);
+        /* In parts, as the results depend on where a batch begins once keys are refused. */
+        new = 0;
+        for (size_t first = 0; first < count; first += 4096) {
+            size_t part = count - first < 4096 ? count - first : 4096;
+            int64_t here = gowk_writer_insert_batch(other, keys + first, part, expected + first, &error);
+            if (here < 0)
+                new = here;
+            else if (new >= 0)
+                new += here;
+        }
+        IS(gowk_writer_insert_packed(writer, bytes, ends, count, results, &error), new);
+        CHECK(memcmp(results, expected, count) == 0);
+        CHECK(count == KEYS || results[count] == 9);
+        /* More than the last part has: the message counts those of all parts. */
+        if (!grows && count == KEYS) {
+            size_t refused = 0;
+            char text[64];
+            for (size_t k = 0; k < count; k++)
+                refused += results[k] == GOWK_REFUSED;
+            snprintf(text, sizeof text, "; %zu keys of the batch were refused", refused);
+            CHECK(new == GOWK_NO_ROOM && refused > KEYS % 4096 && strstr(error.message, text) != NULL);
+        }
+        if (grows)
+            CHECK(gowk_writer_insert_packed(writer, bytes, ends, count, NULL, &error) == 0);
+        IS(gowk_writer_commit(writer, &error), 0);
+        IS(gowk_writer_close(writer, &error), 0);
+        IS(gowk_reader_open(path, options, &reader, &error), 0);
+        memset(results, 9, KEYS);
+        present = gowk_reader_contains_batch(reader, keys, count, expected, &error);
+        CHECK(present >= 0 && (!grows || present == (int64_t)count));
+        IS(gowk_reader_contains_packed(reader, bytes, ends, count, results, &error), present);
+        CHECK(memcmp(results, expected, count) == 0);
+        CHECK(count == KEYS || results[count] == 9);
+        IS(gowk_reader_contains_packed(reader, bytes, ends, count, NULL, &error), present);
+        IS(gowk_reader_contains_packed(reader, NULL, NULL, 0, NULL, &error), 0);
+        if (count > 2) {
+            ends[count - 1] = ends[count - 2] - 1;
+            IS(gowk_reader_contains_packed(reader, bytes, ends, count, results, &error), GOWK_INVALID);
+        }
+        gowk_reader_close(reader);
+        gowk_writer_close(other, NULL);
+        remove(path);
+        remove(other_path);
+        free(bytes);
+        free(ends);
+        free(path);
+        free(other_path);
+    }
+    gowk_options_free(options);
+    free_keys(keys, KEYS);
+    free(results);
+    free(expected);
+}
+
 static void full(const char *folder)
 {
     char *path = in_folder(folder, "full");
@@ -337,6 +434,8 @@ int main(int argc, char **argv)
     filter(argv[1], "set");
     filter(argv[1], "counting");
     filter(argv[1], "forgetting");
+    packed(argv[1], 1);
+    packed(argv[1], 0);
     full(argv[1]);
     threads(argv[1]);
     store(argv[1]);
