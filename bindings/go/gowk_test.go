@@ -5,6 +5,7 @@ package gowk_test
 //  1. Every call answers as the library does, on filters of all kinds and on stores; errors work as in Go.
 //  2. Goroutines share readers beside a writer; nothing is used after it was closed. (go test -race)
 //  3. Keys may lie anywhere in memory of Go.
+//  4. Packed keys have the same answers as batches of slices, with any lengths and numbers of keys.
 
 import (
 	"bytes"
@@ -252,6 +253,94 @@ func TestKeysWithoutRoomAreReported(t *testing.T) {
 	must(t, w.Close())
 }
 
+// Both ways on filters of one seed: the same results, and the same errors.
+func TestPackedKeysAreAnsweredAsBatchesAre(t *testing.T) {
+	long := append(keys(0, 10_000), nil, []byte{}, bytes.Repeat([]byte("long"), 50_000), []byte("\x00"))
+	copy(long[4095:], [][]byte{{}, {}})
+	for name, all := range map[string][][]byte{
+		"none": nil, "empty": {nil}, "two empty": {nil, {}}, "one": keys(0, 1), "equal": {[]byte("a"), nil, []byte("a")},
+		"a part": keys(0, 4096), "a part and one": keys(0, 4097), "all": long, "many": keys(0, 50_000),
+	} {
+		for _, options := range []gowk.Options{
+			{Capacity: 30_000, Kind: gowk.Counting}, {Capacity: 1000, NoGrowth: true}, {Capacity: 1000, Threads: 2},
+		} {
+			options.Seed = seed(1)
+			t.Run(fmt.Sprintf("%s-%v-%v", name, options.Kind, options.NoGrowth), func(t *testing.T) {
+				packed(t, all, &options)
+			})
+		}
+	}
+}
+
+func packed(t *testing.T, all [][]byte, options *gowk.Options) {
+	dir := t.TempDir()
+	var some gowk.Keys
+	some.AppendString("to be forgotten")
+	some.Reset()
+	for i, key := range all {
+		if i%2 == 0 {
+			some.Append(key)
+		} else {
+			some.AppendString(string(key))
+		}
+	}
+	equal(t, some.Len(), len(all))
+	for i, key := range all {
+		if !bytes.Equal(some.Key(i), key) {
+			t.Fatalf("key %d is %q, not %q", i, some.Key(i), key)
+		}
+	}
+	first := value[*gowk.Writer](t)(gowk.Open(filepath.Join(dir, "first"), options))
+	second := value[*gowk.Writer](t)(gowk.Open(filepath.Join(dir, "second"), options))
+	for round := 0; round < 2; round++ {
+		expected, expected_err := first.InsertBatch(all)
+		found, err := second.InsertKeys(&some)
+		equal(t, string(resultBytes(found)), string(resultBytes(expected)))
+		if expected_err != nil {
+			is(t, expected_err, gowk.ErrNoRoom)
+			is(t, err, gowk.ErrNoRoom)
+			equal(t, options.NoGrowth, true)
+			number := fmt.Sprintf("; %d keys of the batch were refused", count(found, gowk.Refused))
+			if !strings.Contains(err.Error(), number) {
+				t.Fatal(number, err)
+			}
+		} else {
+			must(t, err)
+			equal(t, options.NoGrowth && len(all) == 50_000, false)
+		}
+	}
+	must(t, first.Commit())
+	must(t, second.Commit())
+	r := value[*gowk.Reader](t)(gowk.OpenReader(filepath.Join(dir, "second"), options))
+	expected := value[[]bool](t)(r.ContainsBatch(all))
+	equal(t, fmt.Sprint(value[[]bool](t)(r.ContainsKeys(&some))), fmt.Sprint(expected))
+	if !options.NoGrowth {
+		equal(t, count(expected, true), len(all))
+	}
+	var others gowk.Keys
+	absent := keys(1_000_000, 1_010_000)
+	for _, key := range absent {
+		others.Append(key)
+	}
+	expected = value[[]bool](t)(r.ContainsBatch(absent))
+	equal(t, fmt.Sprint(value[[]bool](t)(r.ContainsKeys(&others))), fmt.Sprint(expected))
+	must(t, r.Close())
+	_, err := r.ContainsKeys(&some)
+	is(t, err, gowk.ErrClosed)
+	must(t, first.Close())
+	must(t, second.Close())
+	_, err = second.InsertKeys(&some)
+	is(t, err, gowk.ErrClosed)
+}
+
+func resultBytes(results []gowk.Result) []byte {
+	var bytes []byte
+	for _, result := range results {
+		bytes = append(bytes, '0'+byte(result))
+	}
+	return bytes
+}
+
 func TestOptionsAndPathsThatAreNotAllowed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	for _, options := range []gowk.Options{
@@ -345,6 +434,12 @@ func TestBatchesBesideTheGarbageCollector(t *testing.T) {
 	for i := 0; i < 200; i++ {
 		value[[]gowk.Result](t)(w.InsertBatch([][]byte{trap}))
 		value[[]gowk.Result](t)(w.InsertBatch(keys(i, i+5000)))
+		var some gowk.Keys
+		some.Append(trap)
+		for _, key := range keys(i, i+100) {
+			some.Append(key)
+		}
+		value[[]gowk.Result](t)(w.InsertKeys(&some))
 	}
 	close(done)
 	collecting.Wait()
@@ -358,6 +453,10 @@ func TestGoroutinesShareAReaderBesideAWriter(t *testing.T) {
 	value[[]gowk.Result](t)(w.InsertBatch(all[:1000]))
 	must(t, w.Commit())
 	r := value[*gowk.Reader](t)(gowk.OpenReader(path, nil))
+	var shared gowk.Keys
+	for _, key := range all[:1000] {
+		shared.Append(key)
+	}
 	var looking sync.WaitGroup
 	done := make(chan struct{})
 	for i := 0; i < 4; i++ {
@@ -370,14 +469,18 @@ func TestGoroutinesShareAReaderBesideAWriter(t *testing.T) {
 					t.Error("a committed key is missing")
 				}
 				batch, err2 := r.ContainsBatch(all[:random.Intn(1000)])
+				packed, err3 := r.ContainsKeys(&shared)
+				if err3 == nil && count(packed, true) != shared.Len() {
+					t.Error("a committed key is missing from packed keys")
+				}
 				if err2 == nil && count(batch, true) != len(batch) {
 					t.Error("a committed key is missing from a batch")
 				}
-				if errors.Is(err, gowk.ErrClosed) || errors.Is(err2, gowk.ErrClosed) {
+				if errors.Is(err, gowk.ErrClosed) || errors.Is(err2, gowk.ErrClosed) || errors.Is(err3, gowk.ErrClosed) {
 					return
 				}
-				if err != nil || err2 != nil {
-					t.Error(err, err2)
+				if err != nil || err2 != nil || err3 != nil {
+					t.Error(err, err2, err3)
 				}
 				select {
 				case <-done:

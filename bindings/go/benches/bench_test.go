@@ -105,6 +105,25 @@ func filled(b *testing.B, one_by_one bool) string {
 	return path
 }
 
+// The keys in batches that C reads where they lie.
+func packed(keys [][]byte) []gowk.Keys {
+	all := make([]gowk.Keys, len(keys)/batch)
+	for i, key := range keys {
+		all[i/batch].Append(key)
+	}
+	return all
+}
+
+// Creates a filter of batches of packed keys, and commits it.
+func fill_packed(b *testing.B, insert func(*gowk.Writer)) {
+	path := filepath.Join(b.TempDir(), "f")
+	w, err := gowk.Create(path, options())
+	must(err)
+	insert(w)
+	must(w.Commit())
+	must(w.Close())
+}
+
 func reader(b *testing.B) *gowk.Reader {
 	r, err := gowk.OpenReader(filled(b, false), nil)
 	must(err)
@@ -114,6 +133,32 @@ func reader(b *testing.B) *gowk.Reader {
 
 func BenchmarkInsert(b *testing.B) {
 	b.Run("gowk-batches", func(b *testing.B) { inserts(b, func() { filled(b, false) }) })
+	b.Run("gowk-packed", func(b *testing.B) {
+		all := packed(present)
+		inserts(b, func() {
+			fill_packed(b, func(w *gowk.Writer) {
+				for i := range all {
+					_, err := w.InsertKeys(&all[i])
+					must(err)
+				}
+			})
+		})
+	})
+	b.Run("gowk-packed-with-append", func(b *testing.B) {
+		var keys gowk.Keys
+		inserts(b, func() {
+			fill_packed(b, func(w *gowk.Writer) {
+				for i := 0; i < count; i += batch {
+					keys.Reset()
+					for _, key := range present[i : i+batch] {
+						keys.Append(key)
+					}
+					_, err := w.InsertKeys(&keys)
+					must(err)
+				}
+			})
+		})
+	})
 	b.Run("gowk-one-by-one", func(b *testing.B) { inserts(b, func() { filled(b, true) }) })
 	b.Run("seiflotfy-cuckoofilter", func(b *testing.B) {
 		inserts(b, func() {
@@ -155,6 +200,33 @@ func BenchmarkLookup(b *testing.B) {
 			must(err)
 		}
 		b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/key")
+	})
+	// `of` is called with the number of each batch, within the time.
+	packed_lookups := func(b *testing.B, of func(int) *gowk.Keys) {
+		r := reader(b)
+		_, err := r.ContainsBatch(present)
+		must(err)
+		b.ResetTimer()
+		start := used()
+		for i := 0; i < b.N; i += batch {
+			_, err := r.ContainsKeys(of(i % count / batch))
+			must(err)
+		}
+		b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/key")
+	}
+	b.Run("gowk-packed", func(b *testing.B) {
+		all := packed(absent)
+		packed_lookups(b, func(i int) *gowk.Keys { return &all[i] })
+	})
+	b.Run("gowk-packed-with-append", func(b *testing.B) {
+		var keys gowk.Keys
+		packed_lookups(b, func(i int) *gowk.Keys {
+			keys.Reset()
+			for _, key := range absent[i*batch : (i+1)*batch] {
+				keys.Append(key)
+			}
+			return &keys
+		})
 	})
 	b.Run("seiflotfy-cuckoofilter", func(b *testing.B) {
 		f := cuckoofilter.NewFilter(count * 5 / 4)
