@@ -510,10 +510,7 @@ mod tests {
             delta.inserted::<Four>(&Inserted::Counted { digits, saturates: true });
         }
         assert_eq!((delta.inserted, delta.digits, delta.saturated), (5, 2, 2));
-        delta.inserted(&Inserted::Regrouped {
-            before: [alone, counted, counted],
-            after: [saturated, none],
-        });
+        delta.inserted(&Inserted::Regrouped { before: [alone, counted, counted], after: [saturated, none] });
         assert_eq!((delta.inserted, delta.by_tail[tail], delta.digits, delta.saturated), (6, 1, 3, 3));
         for nothing in [Inserted::<Four>::Absorbed, Inserted::Quarantined, Inserted::NoPath] {
             delta.inserted(&nothing);

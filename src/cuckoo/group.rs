@@ -59,11 +59,6 @@ impl<W: Layout> Group<W> {
         if lanes <= slots { Some(lanes) } else { None }
     }
 
-    /// The most copies that `lanes` lanes of its bucket can count.
-    pub(super) fn most_in(self, lanes: u32) -> u32 {
-        (1..lanes).fold(1, |most, _| most * self.numbers().highest_digit + 1)
-    }
-
     /// With one more copy; `None` if that copy would saturate it.
     pub(super) fn grown(self) -> Option<Self> {
         let copies = self.copies + 1;

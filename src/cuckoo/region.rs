@@ -190,7 +190,8 @@ impl Inserted<AnyLayout> {
             Self::Counted { digits, saturates } => Inserted::Counted { digits, saturates },
             Self::Absorbed => Inserted::Absorbed,
             Self::Regrouped { before, after } => {
-                let (before, after) = (before.map(|one| Bucket::new(one.0)), after.map(|one| Bucket::new(one.0)));
+                let (before, after) =
+                    (before.map(|one| Bucket::new(one.0)), after.map(|one| Bucket::new(one.0)));
                 Inserted::Regrouped { before, after }
             }
             Self::Quarantined => Inserted::Quarantined,

@@ -29,7 +29,11 @@ impl Reader {
     ///
     /// Fails with [`Error::Locked`] while a writer has that filter, and with the error of a file that is not a filter
     /// or cannot be used: only a filter is replaced.
-    pub fn copy_over(&self, destination: impl AsRef<Path>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
+    pub fn copy_over(
+        &self,
+        destination: impl AsRef<Path>,
+        progress: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<()> {
         self.copy(destination.as_ref(), true, progress)
     }
 
@@ -71,7 +75,7 @@ fn copied(
     let source = snapshot.reader().path();
     let identity = Identity { uuid: new_uuid(destination)?, ..*snapshot.identity() };
     let (options, files) = (Options::new(), Files::new(destination)?);
-    let mut fill = |files: &Files, model: Option<&Rights>| {
+    let fill = |files: &Files, model: Option<&Rights>| {
         let (disk, regions) = (&options.disk, identity.geometry.regions());
         UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, &mut |write| {
             snapshot.regions(0..regions, &mut |region, words, _| {

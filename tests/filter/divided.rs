@@ -328,10 +328,7 @@ fn parts_that_do_not_fit_together_are_refused_by_their_difference_and_nothing_is
     let refused = even.divide_to(&[path("a"), path("b"), path("c")], &QUIET);
     assert!(matches!(refused, Err(Error::Indivisible { regions: 2, parts: 3, .. })), "{refused:?}");
     assert!(["a", "b", "c", "a-lock"].iter().all(|name| !path(name).exists()));
-    assert!(matches!(
-        seven.divide_to::<&Path>(&[], &QUIET),
-        Err(Error::Indivisible { parts: 0, .. })
-    ));
+    assert!(matches!(seven.divide_to::<&Path>(&[], &QUIET), Err(Error::Indivisible { parts: 0, .. })));
     // The second destination exists, so the first is not made either.
     let taken = seven.divide_to(&[path("a"), path("s0")], &QUIET);
     assert!(matches!(taken, Err(Error::Exists { .. } | Error::Locked { .. })), "{taken:?}");

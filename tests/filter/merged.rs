@@ -427,7 +427,10 @@ fn a_filter_grown_too_far_and_emptied_shrinks_to_the_forecast_size() {
             let before = writer.info().unwrap();
             let reported = Mutex::new(Vec::new());
             writer.shrink_with(&|done, all| reported.lock().unwrap().push((done, all))).unwrap();
-            assert_eq!(reported.into_inner().unwrap().last(), Some(&(base << generation, base << generation)));
+            assert_eq!(
+                reported.into_inner().unwrap().last(),
+                Some(&(base << generation, base << generation))
+            );
             writer.commit().unwrap();
             let now = writer.info().unwrap();
             assert_eq!((now.generation, now.regions), (generation, base << generation));

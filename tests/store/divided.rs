@@ -99,7 +99,7 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
     for calls in 0.. {
         let path = dir.path().join(format!("s{calls}"));
         let options = Options::new().disk(Failing::new(calls));
-        match Store::create_from(&path, 4, &filter, &options, &mut quiet) {
+        match Store::create_from(&path, 4, &filter, &options, &quiet) {
             Ok(_) => {
                 assert!(calls > 30, "only {calls} calls");
                 assert_whole(&Store::open(&path).unwrap());
@@ -112,14 +112,14 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
                     assert!(error.to_string().contains("run the same creation again"), "{error}");
                     // A creation with other options does not go on with it.
                     assert!(Store::create(&path, 4, &Options::new()).is_err());
-                    assert!(Store::create_from(&path, 2, &filter, &Options::new(), &mut quiet).is_err());
+                    assert!(Store::create_from(&path, 2, &filter, &Options::new(), &quiet).is_err());
                 }
                 // The link of the first version was made, and a later call failed.
                 Ok(store) => assert_whole(&store),
                 Err(error) => panic!("{error}"),
             },
         }
-        let again = Store::create_from(&path, 4, &filter, &Options::new(), &mut quiet);
+        let again = Store::create_from(&path, 4, &filter, &Options::new(), &quiet);
         match again {
             Ok(_) | Err(Error::Exists { .. }) => assert_whole(&Store::open(&path).unwrap()),
             Err(error) => panic!("{error}"),
@@ -135,7 +135,7 @@ fn a_filter_that_cannot_be_divided_leaves_nothing_behind() {
     assert_eq!(filter.info().unwrap().regions, 2);
     for shards in [0, 3, 5, 6, 65_535] {
         let path = crate::place(&dir);
-        assert!(Store::create_from(&path, shards, &filter, &Options::new(), &mut quiet).is_err());
+        assert!(Store::create_from(&path, shards, &filter, &Options::new(), &quiet).is_err());
         let is_there = path.exists() || (crate::is_in_a_bucket() && !crate::files_at(&path).is_empty());
         assert!(!is_there, "{shards} shards");
     }
@@ -194,7 +194,7 @@ fn a_store_made_of_a_filter_with_a_limit_has_none_and_is_unfinished_without_its_
     writer.close().unwrap();
     let filter = Reader::open(&path).unwrap();
     let place = crate::place(&dir);
-    let create = || Store::create_from(&place, 2, &filter, &Options::new(), &mut quiet);
+    let create = || Store::create_from(&place, 2, &filter, &Options::new(), &quiet);
     let store = create().unwrap();
     assert_eq!((store.description().max_file_size, store.description().divided), (None, true));
     assert!(matches!(create(), Err(Error::Exists { .. })));

@@ -467,7 +467,7 @@ fn a_forgetting_filter_becomes_a_store_and_comes_back_with_its_time() {
     writer.commit().unwrap();
     writer.close().unwrap();
     let filter = Reader::open(path("f")).unwrap();
-    let made = Store::create_from(place(&dir), 4, &filter, &options(true), &mut quiet).unwrap();
+    let made = Store::create_from(place(&dir), 4, &filter, &options(true), &quiet).unwrap();
     assert_eq!(made.description().retention, filter.info().unwrap().retention);
     model.check(&made, &made.newest().unwrap(), 8000);
     let clock = Arc::new(AtomicU64::new(FIRST + 60));
@@ -475,7 +475,7 @@ fn a_forgetting_filter_becomes_a_store_and_comes_back_with_its_time() {
     let joins = |model: &Model| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("joined");
-        store.read().unwrap().join_to(&path, &mut quiet).unwrap();
+        store.read().unwrap().join_to(&path, &quiet).unwrap();
         let reader = Reader::open(&path).unwrap();
         assert_eq!(reader.info().unwrap().time, Some(model.now * EPOCH * DAY * 1000));
         for (number, key) in (0..).zip(keys(0..10_000)) {

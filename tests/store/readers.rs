@@ -1,7 +1,7 @@
 //! Invariants checked:
 //!
 //! 1. A reader of a version gives the same answers while later versions are committed and vacuumed. After the grace it
-//!    may say that it must refresh, but never "absent".
+//!    may say that it must reload, but never "absent".
 //! 2. The version before a token is the one that its first attempt saw.
 //! 3. Local copies of files are checked against the version, like the files. A wrong copy changes no answer.
 //! 4. An update whose files a vacuum has removed is an error that says so.
@@ -65,7 +65,7 @@ fn a_reader_keeps_its_version_while_others_commit_and_vacuum() {
     assert!(half.contains(&asked[0]).unwrap());
     let error = late.contains_batch(&asked).unwrap_err();
     assert!(matches!(error, Error::Vacuumed { version: 2, .. }), "{error:?}");
-    assert!(error.to_string().contains("refresh"), "{error}");
+    assert!(error.to_string().contains("reload"), "{error}");
     for key in &asked {
         match half.contains(key) {
             Ok(found) => assert_eq!(found, asked[..100].contains(key)),
@@ -159,8 +159,7 @@ fn copies_are_read_instead_of_the_files() {
 /// The offset of one byte in each page of a filter's regions.
 fn in_each_page(path: &Path) -> Vec<usize> {
     let length = std::fs::metadata(path).unwrap().len() as usize;
-    let pages =
-        Options::new().sealed(true).read(path).unwrap().verify(&|_, _| {}).unwrap().pages as usize;
+    let pages = Options::new().sealed(true).read(path).unwrap().verify(&|_, _| {}).unwrap().pages as usize;
     // They are the last pages of the file.
     (length - pages * 4096..length).step_by(4096).map(|page| page + 17).collect()
 }

@@ -149,7 +149,7 @@ fn any_order(options: &Options, seed: u64, steps: usize) {
     assert!(newest.runs.is_empty());
     model.check(&store, &newest, KEYS + 50);
     let joined = dir.path().join("joined");
-    store.read().unwrap().join_to(&joined, &mut quiet).unwrap();
+    store.read().unwrap().join_to(&joined, &quiet).unwrap();
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn a_join_folds_what_is_pending_and_changes_no_store() {
         insert(&store, &keys(200..700));
         let (before, reader) = (store.newest().unwrap(), store.read().unwrap());
         let joined = dir.path().join("joined");
-        reader.join_to(&joined, &mut quiet).unwrap();
+        reader.join_to(&joined, &quiet).unwrap();
         assert_eq!((store.newest().unwrap(), before.runs.len()), (before, 1));
         let joined = Options::new().read(&joined).unwrap();
         for key in keys(0..1000) {
             assert_eq!(joined.count(key).unwrap(), reader.count(key).unwrap());
         }
-        assert!(joined.verify(&mut quiet).unwrap().is_clean());
+        assert!(joined.verify(&quiet).unwrap().is_clean());
     }
 }
 

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use super::*;
 use crate::cuckoo::bucket::Slot;
-use crate::cuckoo::widths::{Four, Two, Width};
+use crate::cuckoo::widths::{Four, Width};
 
 pub(crate) struct Random(pub(crate) u64);
 
