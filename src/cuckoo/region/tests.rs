@@ -1189,34 +1189,33 @@ fn crowded<W: Width>(seed: u64) -> History<W> {
     history
 }
 
-/// A region of keys with several copies, in which groups had to be united or moved several times.
-fn crowded_with_copies<W: Width>(seed: u64) -> Memory<W> {
+/// A region of keys with several copies, in which groups had to be united or moved several times, and the number of a key
+/// whose next copy moves groups.
+fn crowded_with_copies<W: Width>(seed: u64) -> (Memory<W>, u64) {
     let (mut memory, mut search, mut regrouped) = (Memory::new(), Search::new(), 0);
-    for number in 0.. {
-        for _ in 0..=number % 5 {
-            memory.forget_use();
-            let place = numbered(seed, number).place::<W>();
-            let inserted = insert(&mut memory, place, MAX_KICKS, &mut search).unwrap();
-            regrouped += u32::from(matches!(inserted, Inserted::Regrouped { .. }));
+    let mut numbers = (0..).flat_map(|number| std::iter::repeat_n(number, number as usize % 5 + 1));
+    loop {
+        let number = numbers.next().unwrap();
+        memory.forget_use();
+        let before = memory.clone();
+        let place = numbered(seed, number).place::<W>();
+        let inserted = insert(&mut memory, place, MAX_KICKS, &mut search).unwrap();
+        if regrouped >= 10 && search.met_groups && memory.stored.len() > 1 {
+            return (before, number);
         }
-        if regrouped >= 20 {
-            break;
-        }
+        regrouped += u32::from(matches!(inserted, Inserted::Regrouped { .. }));
     }
-    memory.forget_use();
-    memory
 }
 
 fn check_failed_loads<W: Width>() {
     let plain = crowded::<W>(14).memory;
     let chains = check_failed_loads_in(&plain, 15..16, 0..30);
     assert!(chains > 0, "no insert needed a chain");
-    let among_groups = check_failed_loads_in(&crowded_with_copies::<W>(16), 16..18, 0..30);
+    let (crowded, number) = crowded_with_copies::<W>(16);
+    let among_groups = check_failed_loads_in(&crowded, 16..18, number..number + 30);
     assert!(among_groups > 0, "no insert moved groups");
 }
 
-/// Lets inserts of these keys, and lookups and removals of them, fail at some of their loads. Returns how many of the
-/// inserts store several buckets.
 fn check_failed_loads_in<W: Width>(memory: &Memory<W>, seeds: Range<u64>, numbers: Range<u64>) -> u32 {
     let (mut search, mut stored_several) = (Search::new(), 0);
     for key in seeds.flat_map(|seed| numbers.clone().map(move |number| numbered(seed, number))) {
