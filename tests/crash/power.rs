@@ -70,23 +70,30 @@ use crate::thorough;
 /// Every script runs on all of them. In a forgetting filter, each removal is a day that passes instead.
 const KINDS: [Kind; 3] = [Kind::Counting, Kind::Set, Kind::Forgetting];
 
+/// The kinds on which a power-cut test runs: in the short test one, which `GOWK_SEED` changes.
+fn kinds_of(script: &str) -> Vec<Kind> {
+    let first = thorough::seed(script.len() as u64) as usize % KINDS.len();
+    let kinds = thorough::size("kinds of filters on which power is cut in each script", 1, KINDS.len());
+    KINDS.into_iter().cycle().skip(first).take(kinds).collect()
+}
+
 /// How many images each power-cut test examines at least, for one kind.
-fn share() -> usize {
+fn share(kinds: usize) -> usize {
     let asked = std::env::var("GOWK_CRASH_IMAGES").ok();
     let all = asked.map_or_else(enough, |number| number.parse().unwrap());
-    all.div_ceil(POWER_CUTS * KINDS.len())
+    all.div_ceil(POWER_CUTS * kinds)
 }
 
 /// How many images all tests together examine at least, unless `GOWK_CRASH_IMAGES` asks for more.
 fn enough() -> usize {
     static ENOUGH: OnceLock<usize> = OnceLock::new();
-    *ENOUGH.get_or_init(|| thorough::size("images of cut power", 12_000, 24_000))
+    *ENOUGH.get_or_init(|| thorough::size("images of cut power", 4_000, 24_000))
 }
 
 /// Images examined by all tests so far.
 static IMAGES: AtomicUsize = AtomicUsize::new(0);
 
-fn cut_power(script: &Script) {
+fn cut_power(script: &Script, kinds: usize) {
     let start = Instant::now();
     let dir = scratch();
     let mut run = Run::start(script, dir.path(), None);
@@ -103,7 +110,7 @@ fn cut_power(script: &Script) {
     let first = examiner.images;
     examiner.deaths(&history, 0);
     let deaths = examiner.images - first;
-    let more = share().saturating_sub(examiner.images);
+    let more = share(kinds).saturating_sub(examiner.images);
     examiner.some(&history, 0, more, 0);
     let all = IMAGES.fetch_add(examiner.images, Ordering::Relaxed) + examiner.images;
     let _ = writeln!(
@@ -268,8 +275,9 @@ macro_rules! power_cuts {
 
         $(#[test]
         fn $test() {
-            for kind in KINDS {
-                cut_power(&Script { kind, ..$script() });
+            let kinds = kinds_of($script().name);
+            for kind in &kinds {
+                cut_power(&Script { kind: *kind, ..$script() }, kinds.len());
             }
         })*
     };
