@@ -26,9 +26,9 @@
  * nothing has changed, unless the comment says otherwise.
  *
  * Memory. Every handle (a pointer to gowk_options, gowk_writer, gowk_reader, gowk_store, gowk_update or gowk_store_reader)
- * is yours, and has one call that frees it; that call accepts NULL. Use no handle afterwards. The library keeps no pointer
- * that you pass: keys, arrays, options and strings may be freed or reused when a call returns. Strings that it returns
- * (gowk_version, gowk_code_name) are constants.
+ * is yours. One call frees it, and accepts NULL; gowk_update_commit frees an update, too. Use no handle afterwards. The
+ * library keeps no pointer that you pass: keys, arrays, options and strings may be freed or reused when a call returns.
+ * Strings that it returns (gowk_version, gowk_code_name) are constants.
  *
  * Keys are bytes with a length, and may hold any bytes or none. Paths are strings in the encoding of the file system; other
  * strings are UTF-8.
@@ -58,13 +58,15 @@
 // The key was not there, and is now.
 #define GOWK_NEW 1
 
-// The key was there already (or, at the filter's false-positive rate, matched another key).
+// The key was there already (or, at the filter's false-positive rate, matched another key). A counting filter has
+// stored one more copy.
 #define GOWK_KNOWN 0
 
-// Only with times: the key was seen so long ago that the filter has forgotten that time; it was not stored.
+// Only with times: the time of the key is so long ago that the filter keeps no keys of that time any more. It was not
+// stored.
 #define GOWK_LATE 2
 
-// Only with times: the key was seen more than five minutes in the future; it was not stored.
+// Only with times: the time of the key is more than five minutes in the future. It was not stored.
 #define GOWK_EARLY 3
 
 // There was no room for the key; it was not stored.
@@ -91,11 +93,11 @@ typedef enum gowk_code {
     GOWK_UNSUPPORTED = -4,
     // The bytes read are not the bytes written: verify, then restore a copy or repair (`gowk repair`).
     GOWK_DAMAGED = -5,
-    // Another process has the filter: wait and try again, or set the option "wait".
+    // Another writer has the filter, in this process or another: wait and try again, or set the option "wait".
     GOWK_LOCKED = -6,
     // The file kept changing while it was read: try again.
     GOWK_BUSY = -7,
-    // A filter has no room for a key, and must not grow.
+    // A filter has no room for a key, and must not grow: create a larger one, or one that grows.
     GOWK_NO_ROOM = -8,
     // The file system has too little room.
     GOWK_NO_SPACE = -9,
@@ -128,7 +130,8 @@ typedef enum gowk_code {
 // How a filter or store is created and opened. One thread at a time may set an option; calls that open only read it.
 typedef struct gowk_options gowk_options;
 
-// A filter open for lookups, beside a writer in any process or without one. Sees each commit when that returns.
+// A filter open for lookups, beside a writer in any process or without one. Sees each commit as soon as the call that
+// commits returns.
 //
 // Any number of threads may call at the same time.
 typedef struct gowk_reader gowk_reader;
@@ -159,7 +162,8 @@ typedef struct gowk_error {
     char message[1020];
 } gowk_error;
 
-// A key: `length` bytes from `data` on, any bytes. `data` may be NULL if `length` is 0; the empty key is a key.
+// A key: `length` bytes from `data` on, any bytes. `data` may be NULL if `length` is 0; the empty key is a key. An
+// array of keys may be NULL if its `count` is 0.
 typedef struct gowk_key {
     // The first byte.
     const void *data;
@@ -216,7 +220,7 @@ struct gowk_options *gowk_options_new(void);
 // option does not take. Whether the values fit together is checked when a filter is created or opened.
 //
 //     name                     value                              default
-//     for creation alone; an existing filter keeps its own:
+//     for creation; an existing filter keeps its own (see below):
 //     capacity                 keys, 1 or more                    1000000
 //     false_positive_rate      above 0, below 1                   0.001
 //     kind                     set, counting or forgetting        set
@@ -240,6 +244,16 @@ struct gowk_options *gowk_options_new(void);
 //     void_growth              true or false                      false
 //
 // Seconds may have decimals. The documentation of the Rust type `Options` has a paragraph on each.
+//
+// Options for creation do not change an existing filter. Opening it to write fails if one that was set does not fit:
+// with GOWK_KIND for another "kind"; with GOWK_INVALID for a "false_positive_rate" below the filter's, or other times
+// or numbers of a forgetting filter. The others are ignored. Opening a store checks the same but the rate; opening a
+// reader checks "kind" alone.
+//
+// "forget_after" and "keep_newest" make the kind forgetting; with "refresh" the time counts from when a key was last
+// inserted. "on_damage" says what readers answer at a damaged page: an error, or 1. "sealed" is for reading a file
+// that nobody writes to any more: nothing is locked or written. "clock_is_right" accepts a clock that would fail with
+// GOWK_CLOCK. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
 int64_t gowk_options_set(struct gowk_options *options, const char *name, const char *value, struct gowk_error *error);
 
 // Frees options; does nothing for NULL. What was opened with them stays open.
@@ -247,11 +261,11 @@ void gowk_options_free(struct gowk_options *options);
 
 // Opens or creates the filter at a path for writing; recovers it first if its last writer died. `options` may be NULL.
 // On success returns 0 and stores a handle, which `gowk_writer_close` frees; on failure stores NULL. A new filter
-// appears under its name with its first commit.
+// appears under its name with its first commit, even if that adds no key. Before that, a reader gets GOWK_NOT_FOUND.
 //
-// Codes: GOWK_LOCKED while another process has a writer; GOWK_INVALID and GOWK_KIND if the options are wrong or do not
-// fit the filter; GOWK_FOREIGN, GOWK_UNSUPPORTED and GOWK_DAMAGED for a file that cannot be used; GOWK_NO_SPACE;
-// GOWK_IO.
+// Codes: GOWK_LOCKED while there is another writer; GOWK_INVALID and GOWK_KIND if the options are wrong or do not fit
+// the filter (see `gowk_options_set`); GOWK_FOREIGN, GOWK_UNSUPPORTED and GOWK_DAMAGED for a file that cannot be used;
+// GOWK_NO_SPACE; GOWK_IO.
 int64_t gowk_writer_open(const char *path,
                          const struct gowk_options *options,
                          struct gowk_writer **writer,
@@ -264,21 +278,22 @@ int64_t gowk_writer_open_existing(const char *path,
                                   struct gowk_error *error);
 
 // Like `gowk_writer_open`, but fails with GOWK_EXISTS if the filter exists, unless the option "force" says to replace
-// it.
+// it. Then an empty filter has taken its place when this returns, before any commit.
 int64_t gowk_writer_create(const char *path,
                            const struct gowk_options *options,
                            struct gowk_writer **writer,
                            struct gowk_error *error);
 
 // Closes a writer, and frees it whatever the outcome; does nothing for NULL. Changes that were not committed are lost,
-// and the call then returns GOWK_UNCOMMITTED. Codes: also GOWK_AFTER_COMMIT.
+// and the call then returns GOWK_UNCOMMITTED. So it does for a new filter that was neither committed nor rolled back.
+// Returns 0 for a poisoned writer. Codes: also GOWK_AFTER_COMMIT.
 int64_t gowk_writer_close(struct gowk_writer *writer, struct gowk_error *error);
 
-// Inserts a key. Returns 1 (GOWK_NEW) if it was not there before, 0 (GOWK_KNOWN) if it was. A set stores the key unless
-// it is there; a counting filter always stores one more copy. Doubles a full filter.
+// Inserts a key. Returns 1 (GOWK_NEW) if it was not there before, 0 (GOWK_KNOWN) if it was. A set stores the key
+// unless it is there; a counting filter always stores one more copy. Doubles a full filter.
 //
-// Codes: GOWK_NO_ROOM if it must not double, and all other keys stay; GOWK_DAMAGED; GOWK_CLOCK in a forgetting filter;
-// GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO while doubling.
+// Codes: GOWK_NO_ROOM if it must not double: this key is not stored, and all others stay; GOWK_DAMAGED; GOWK_CLOCK in
+// a forgetting filter; GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO while doubling.
 int64_t gowk_writer_insert(struct gowk_writer *writer, const void *key, size_t length, struct gowk_error *error);
 
 // Inserts a key into a forgetting filter, with the time at which it was seen, in milliseconds since 1970. Returns
@@ -289,23 +304,27 @@ int64_t gowk_writer_insert_at(struct gowk_writer *writer,
                               int64_t unix_ms,
                               struct gowk_error *error);
 
-// Inserts `count` keys, several times as fast as one by one. Writes a result for each to `results`, an array of `count`
-// bytes: GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED; NULL if they are not wanted. Of equal keys only the first can be new.
-// Returns how many keys were new.
+// Inserts `count` keys, several times as fast as one by one. Writes a result for each to `results`, an array of
+// `count` bytes: GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED; NULL if they are not wanted. Of equal keys only the first can
+// be new. Returns how many keys were new.
 //
-// Returns GOWK_NO_ROOM if any key was refused; all others were inserted, and the results say which. After any other
-// failure, the results say GOWK_NEW for keys that were inserted before it; they belong to the transaction. Codes as for
-// `gowk_writer_insert`.
+// Returns GOWK_NO_ROOM if any key was refused. All others were inserted, and the results say which. How many were new,
+// only the results say then.
+//
+// After any other failure, some of the keys may have been inserted. They belong to the transaction, and the results
+// say GOWK_NEW for those that were new. In a counting filter, the results do not say which known keys got one more
+// copy: roll back before you insert them again. Codes as for `gowk_writer_insert`.
 int64_t gowk_writer_insert_batch(struct gowk_writer *writer,
                                  const struct gowk_key *keys,
                                  size_t count,
                                  uint8_t *results,
                                  struct gowk_error *error);
 
-// Like `gowk_writer_insert_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
-// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
-// there as the last end says; `bytes` may be NULL if that is 0. Inserts 4096 keys at a time, on one thread. Codes: also
-// GOWK_INVALID if an end is less than the one before it, and no key was inserted.
+// Like `gowk_writer_insert_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of
+// `count` offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. The last
+// end is the number of all bytes; `bytes` may be NULL if that is 0. Inserts 4096 keys at a time, on one thread
+// whatever the option "threads" says. Codes: also GOWK_INVALID if an end is less than the one before it, and no key
+// was inserted.
 int64_t gowk_writer_insert_packed(struct gowk_writer *writer,
                                   const void *bytes,
                                   const uint64_t *ends,
@@ -324,8 +343,8 @@ int64_t gowk_writer_insert_batch_at(struct gowk_writer *writer,
 
 // Like `gowk_writer_insert_batch`, but keeps each key for its own lifetime from now on: an array of `count`
 // milliseconds, none longer than the filter keeps keys. A key that is there already keeps the later of its two expiry
-// times. Only for a forgetting filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say
-// GOWK_KNOWN.
+// times. Only for a forgetting filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM all results are
+// GOWK_KNOWN, and do not say what was inserted.
 int64_t gowk_writer_insert_batch_for(struct gowk_writer *writer,
                                      const struct gowk_key *keys,
                                      const int64_t *lifetimes_ms,
@@ -339,20 +358,22 @@ int64_t gowk_writer_insert_batch_for(struct gowk_writer *writer,
 int64_t gowk_writer_remove(struct gowk_writer *writer, const void *key, size_t length, struct gowk_error *error);
 
 // Removes one copy of each of `count` keys. Writes a result for each to `results` unless that is NULL: 1 if a copy was
-// removed, else 0. Returns how many were removed. Codes as for `gowk_writer_remove`.
+// removed, else 0. Returns how many were removed. After a failure, the results say 1 for copies that were removed
+// before it; these removals belong to the transaction. Codes as for `gowk_writer_remove`.
 int64_t gowk_writer_remove_batch(struct gowk_writer *writer,
                                  const struct gowk_key *keys,
                                  size_t count,
                                  uint8_t *results,
                                  struct gowk_error *error);
 
-// Whether the transaction has the key: 1 or 0, as `gowk_reader_contains` says.
+// Whether the transaction has the key: 1 or 0, as `gowk_reader_contains` says. Codes: GOWK_DAMAGED at a damaged page,
+// whatever the option "on_damage" says; GOWK_POISONED.
 int64_t gowk_writer_contains(const struct gowk_writer *writer,
                              const void *key,
                              size_t length,
                              struct gowk_error *error);
 
-// How many copies of the key the transaction has, as `gowk_reader_count` says.
+// How many copies of the key the transaction has, as `gowk_reader_count` says. Codes as for `gowk_writer_contains`.
 int64_t gowk_writer_count(const struct gowk_writer *writer, const void *key, size_t length, struct gowk_error *error);
 
 // Stores a value under a name (UTF-8) in the filter's metadata, to be committed with the keys: a position in an input,
@@ -366,7 +387,8 @@ int64_t gowk_writer_set_metadata(struct gowk_writer *writer,
 // Removes a name from the metadata. Returns 1 if it was there, else 0. Codes: GOWK_POISONED.
 int64_t gowk_writer_remove_metadata(struct gowk_writer *writer, const char *name, struct gowk_error *error);
 
-// The value that the transaction has under a name, as `gowk_reader_metadata` gives it.
+// The value that the transaction has under a name, as `gowk_reader_metadata` gives it. Codes: GOWK_NOT_FOUND for an
+// unknown name; GOWK_POISONED.
 int64_t gowk_writer_metadata(const struct gowk_writer *writer,
                              const char *name,
                              void *buffer,
@@ -376,15 +398,20 @@ int64_t gowk_writer_metadata(const struct gowk_writer *writer,
 // Commits the transaction: its keys and metadata are durable, and visible to all readers, when this returns 0.
 //
 // Codes: GOWK_UNKNOWN if it is unknown whether the commit is durable; GOWK_AFTER_COMMIT if it is durable and something
-// failed afterwards. The writer is poisoned after either. After GOWK_IO, GOWK_NO_SPACE, GOWK_REPLACED or GOWK_INVALID
-// (too much metadata) nothing was committed.
+// failed afterwards. The writer is poisoned after either: close it, and open again.
+//
+// After any other code nothing was committed: GOWK_IO or GOWK_NO_SPACE; GOWK_REPLACED if another file has the filter's
+// name, GOWK_NOT_FOUND if none has; GOWK_INVALID if there is too much metadata. The changes are still there: remove
+// the cause and commit again, or roll back. If the failure has poisoned the writer, that call returns GOWK_POISONED,
+// and the changes are lost.
 int64_t gowk_writer_commit(struct gowk_writer *writer, struct gowk_error *error);
 
-// Undoes all changes since the last commit. Returns 0. Codes: GOWK_POISONED, GOWK_IO.
+// Undoes all changes since the last commit. Returns 0. Codes: GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO if a new filter
+// cannot be made again. The writer is poisoned after any of them.
 int64_t gowk_writer_rollback(struct gowk_writer *writer, struct gowk_error *error);
 
 // Makes all commits part of the file itself, and empties the journal; closing does so too. Returns 0. Codes:
-// GOWK_POISONED, GOWK_AFTER_COMMIT.
+// GOWK_POISONED; GOWK_AFTER_COMMIT, which poisons the writer.
 int64_t gowk_writer_checkpoint(struct gowk_writer *writer, struct gowk_error *error);
 
 // Removes the expired entries of a forgetting filter. Lookups never find them, and inserts reuse their room: call this
@@ -392,8 +419,9 @@ int64_t gowk_writer_checkpoint(struct gowk_writer *writer, struct gowk_error *er
 // GOWK_CLOCK, GOWK_DAMAGED.
 int64_t gowk_writer_sweep(struct gowk_writer *writer, struct gowk_error *error);
 
-// Adds all keys of another filter with the same seed and shape, without the keys themselves. Returns 0. Codes:
-// GOWK_INVALID if they differ, GOWK_NO_ROOM, GOWK_DAMAGED, GOWK_BUSY.
+// Adds all keys of another filter, as its entries hold them: the keys themselves are not needed. Both filters must
+// have the same kind, seed and shape. Returns 0. Codes: GOWK_INVALID if they differ, GOWK_NO_ROOM, GOWK_DAMAGED,
+// GOWK_BUSY, GOWK_NO_SPACE, GOWK_IO, GOWK_POISONED.
 int64_t gowk_writer_merge(struct gowk_writer *writer, const struct gowk_reader *other, struct gowk_error *error);
 
 // Describes the filter with the open transaction. Returns 0. Codes: GOWK_POISONED.
@@ -436,22 +464,24 @@ int64_t gowk_reader_contains(const struct gowk_reader *reader,
                              size_t length,
                              struct gowk_error *error);
 
-// How many copies of the key are stored: in a counting filter inserted minus removed, never too low; in other filters 0
-// or 1. Codes as for `gowk_reader_contains`.
+// How many copies of the key are stored: in a counting filter inserted minus removed, never too low; in other filters
+// 0 or 1. The highest count that a filter can tell stands for that many copies or more. Codes as for
+// `gowk_reader_contains`.
 int64_t gowk_reader_count(const struct gowk_reader *reader, const void *key, size_t length, struct gowk_error *error);
 
 // Looks up `count` keys, several times as fast as one by one. Writes 1 or 0 for each to `found`, an array of `count`
-// bytes, or NULL. Returns how many are there. Codes as for `gowk_reader_contains`.
+// bytes; NULL if they are not wanted. Returns how many are there. After a failure, `found` means nothing. Codes as for
+// `gowk_reader_contains`.
 int64_t gowk_reader_contains_batch(const struct gowk_reader *reader,
                                    const struct gowk_key *keys,
                                    size_t count,
                                    uint8_t *found,
                                    struct gowk_error *error);
 
-// Like `gowk_reader_contains_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
-// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
-// there as the last end says; `bytes` may be NULL if that is 0. Looks up 4096 keys at a time, on one thread. After a
-// failure, `found` means nothing. Codes: also GOWK_INVALID if an end is less than the one before it.
+// Like `gowk_reader_contains_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of
+// `count` offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. The last
+// end is the number of all bytes; `bytes` may be NULL if that is 0. Looks up 4096 keys at a time, on one thread
+// whatever the option "threads" says. Codes: also GOWK_INVALID if an end is less than the one before it.
 int64_t gowk_reader_contains_packed(const struct gowk_reader *reader,
                                     const void *bytes,
                                     const uint64_t *ends,
@@ -459,9 +489,9 @@ int64_t gowk_reader_contains_packed(const struct gowk_reader *reader,
                                     uint8_t *found,
                                     struct gowk_error *error);
 
-// The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`, and
-// returns the length of the whole value; more than `capacity` means that it was cut. `buffer` may be NULL. Codes:
-// GOWK_NOT_FOUND for an unknown name, GOWK_BUSY.
+// The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`,
+// without a NUL at the end. Returns the length of the whole value; more than `capacity` means that it was cut.
+// `buffer` may be NULL. Codes: GOWK_NOT_FOUND for an unknown name, GOWK_BUSY.
 int64_t gowk_reader_metadata(const struct gowk_reader *reader,
                              const char *name,
                              void *buffer,
@@ -497,15 +527,18 @@ int64_t gowk_reader_to_bytes(const struct gowk_reader *reader, uint8_t **bytes, 
 void gowk_bytes_free(uint8_t *bytes, size_t length);
 
 // Creates a store of `shards` filters, 1 to 65536, in a folder that does not exist or is empty. The options describe
-// one filter that would hold all keys; NULL for the defaults. On success returns 0 and stores a handle, which
-// `gowk_store_close` frees; on failure stores NULL. Codes: GOWK_EXISTS, GOWK_INVALID, GOWK_NO_SPACE, GOWK_IO.
+// one filter that would hold all keys, but "max_file_size" limits the file of each shard, and "force" does nothing.
+// NULL for the defaults. On success returns 0 and stores a handle, which `gowk_store_close` frees; on failure stores
+// NULL. Codes: GOWK_EXISTS if the folder is not empty, GOWK_INVALID, GOWK_NO_SPACE, GOWK_IO.
 int64_t gowk_store_create(const char *path,
                           uint32_t shards,
                           const struct gowk_options *options,
                           struct gowk_store **store,
                           struct gowk_error *error);
 
-// Opens a store, like `gowk_store_create`. Codes: GOWK_NOT_FOUND, GOWK_FOREIGN, GOWK_DAMAGED, GOWK_UNSUPPORTED, GOWK_IO.
+// Opens a store that exists, and gives a handle as `gowk_store_create` does. To create a store unless it exists, call
+// that first, and this after GOWK_EXISTS. `options` may be NULL. Codes: GOWK_NOT_FOUND, GOWK_FOREIGN, GOWK_DAMAGED,
+// GOWK_UNSUPPORTED; GOWK_KIND and GOWK_INVALID if the options do not fit the store; GOWK_IO.
 int64_t gowk_store_open(const char *path,
                         const struct gowk_options *options,
                         struct gowk_store **store,
@@ -514,17 +547,23 @@ int64_t gowk_store_open(const char *path,
 // Frees a store; does nothing for NULL. Updates and readers of it stay open.
 void gowk_store_close(struct gowk_store *store);
 
-// Inserts `count` keys and commits them together with a token, at most once for each token. A token is the name of an
-// application and a number, which the application raises with each batch. If the token was committed before, nothing
-// changes, and the results are the results of that commit. `application` may be NULL: then there is no token.
+// Inserts `count` keys and commits them, at most once for each token. A token is the name of an application (UTF-8, at
+// most 1024 bytes) and a number, which the application raises with each new batch. To try again, call with the same
+// token and the same keys: if they were committed before, nothing changes, and the results are those of that commit.
+// Never use a token again with other keys: they would not be stored, and nothing would say so. A number below the last
+// one of its application returns GOWK_INVALID. So an application must know its last number when it starts again.
+// `application` may be NULL: then there is no token, and `number` means nothing.
 //
-// Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes, or NULL. Returns how
-// many keys were new. If other processes have committed some of the same keys first, judges all keys again. `operation`
-// is a word for the store's log, such as "insert".
+// Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes; NULL if they are
+// not wanted. Returns how many keys were new. If other processes have committed some of the same keys first, judges
+// all keys again. `operation` is a word for the store's log, such as "insert", of at most 256 bytes; not NULL.
 //
-// Codes: GOWK_NO_ROOM if any key was refused (nothing was committed); GOWK_UNKNOWN if the commit's outcome is unknown
-// (call again with the same token); GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if the version before
-// the token was vacuumed; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+// After a failure other than GOWK_UNKNOWN nothing was committed. After GOWK_NO_ROOM the results say which keys were
+// refused; after any other failure they mean nothing.
+//
+// Codes: GOWK_NO_ROOM if any key was refused; GOWK_UNKNOWN if the commit's outcome is unknown (call again with the
+// same token); GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if a vacuum (`gowk store vacuum`) has
+// removed the version that the token's commit was based on; GOWK_INVALID; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
 int64_t gowk_store_insert_batch(const struct gowk_store *store,
                                 const struct gowk_key *keys,
                                 size_t count,
@@ -535,37 +574,40 @@ int64_t gowk_store_insert_batch(const struct gowk_store *store,
                                 struct gowk_error *error);
 
 // Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. The token
-// works as in that call. The update is based on the newest version or, if this token was committed before, on the
-// version that its commit was based on. On success returns 0 and stores a handle, which `gowk_update_commit` and
-// `gowk_update_abandon` free; on failure stores NULL. Codes: GOWK_NOT_FOUND if the version before the token was
-// vacuumed, GOWK_DAMAGED, GOWK_IO.
+// works as in that call, but a number that is too low fails only at the commit. The update is based on the newest
+// version or, if this token was committed before, on the version that its commit was based on. On success returns 0
+// and stores a handle, which `gowk_update_commit` and `gowk_update_abandon` free; on failure stores NULL. Codes:
+// GOWK_NOT_FOUND if a vacuum has removed that version, GOWK_DAMAGED, GOWK_IO.
 int64_t gowk_store_update(const struct gowk_store *store,
                           const char *application,
                           uint64_t number,
                           struct gowk_update **update,
                           struct gowk_error *error);
 
-// Inserts keys into an update, as `gowk_writer_insert_batch` does into a filter. Codes: GOWK_NO_ROOM, GOWK_DAMAGED,
-// GOWK_NO_SPACE, GOWK_IO.
+// Inserts keys into an update, as `gowk_writer_insert_batch` does into a filter. After GOWK_NO_ROOM the update may be
+// committed without the refused keys. After GOWK_DAMAGED, GOWK_NO_SPACE or GOWK_IO it may have some of the keys:
+// abandon it, and begin again. Codes: those four.
 int64_t gowk_update_insert_batch(struct gowk_update *update,
                                  const struct gowk_key *keys,
                                  size_t count,
                                  uint8_t *results,
                                  struct gowk_error *error);
 
-// Removes one copy of each key, as `gowk_writer_remove_batch` does. Codes: GOWK_KIND unless it is a store of counting
-// filters, GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+// Removes one copy of each key, as `gowk_writer_remove_batch` does. After GOWK_DAMAGED, GOWK_NO_SPACE or GOWK_IO
+// abandon the update, and begin again. Codes: those three; GOWK_KIND unless it is a store of counting filters.
 int64_t gowk_update_remove_batch(struct gowk_update *update,
                                  const struct gowk_key *keys,
                                  size_t count,
                                  uint8_t *results,
                                  struct gowk_error *error);
 
-// Commits an update, and frees it whatever the outcome. Returns the number of the version that holds its changes: a new
-// one, the version of the first commit with this token, or its base if there was nothing to change.
+// Commits an update, and frees it whatever the outcome; NULL is GOWK_INVALID. `operation` is as in
+// `gowk_store_insert_batch`. Returns the number of the version that holds its changes: a new one, the version of the
+// first commit with this token, or its base if there was nothing to change.
 //
 // Codes: GOWK_CONFLICT if others have changed the same keys since it began, and nothing was committed: begin again;
-// GOWK_UNKNOWN: make the update again with the same token; GOWK_NO_SPACE, GOWK_IO.
+// GOWK_UNKNOWN: make the update again with the same token; GOWK_INVALID if the token's number is below the last one of
+// its application; GOWK_NO_SPACE, GOWK_IO.
 int64_t gowk_update_commit(struct gowk_update *update, const char *operation, struct gowk_error *error);
 
 // Frees an update without committing it; does nothing for NULL.

@@ -20,11 +20,11 @@ pub enum gowk_code {
     GOWK_UNSUPPORTED = -4,
     /// The bytes read are not the bytes written: verify, then restore a copy or repair (`gowk repair`).
     GOWK_DAMAGED = -5,
-    /// Another process has the filter: wait and try again, or set the option "wait".
+    /// Another writer has the filter, in this process or another: wait and try again, or set the option "wait".
     GOWK_LOCKED = -6,
     /// The file kept changing while it was read: try again.
     GOWK_BUSY = -7,
-    /// A filter has no room for a key, and must not grow.
+    /// A filter has no room for a key, and must not grow: create a larger one, or one that grows.
     GOWK_NO_ROOM = -8,
     /// The file system has too little room.
     GOWK_NO_SPACE = -9,

@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 
 use crate::error::Failure;
 
-/// A key: `length` bytes from `data` on, any bytes. `data` may be NULL if `length` is 0; the empty key is a key.
+/// A key: `length` bytes from `data` on, any bytes. `data` may be NULL if `length` is 0; the empty key is a key. An
+/// array of keys may be NULL if its `count` is 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct gowk_key {
@@ -17,11 +18,13 @@ pub struct gowk_key {
 
 /// The key was not there, and is now.
 pub const GOWK_NEW: u8 = 1;
-/// The key was there already (or, at the filter's false-positive rate, matched another key).
+/// The key was there already (or, at the filter's false-positive rate, matched another key). A counting filter has
+/// stored one more copy.
 pub const GOWK_KNOWN: u8 = 0;
-/// Only with times: the key was seen so long ago that the filter has forgotten that time; it was not stored.
+/// Only with times: the time of the key is so long ago that the filter keeps no keys of that time any more. It was not
+/// stored.
 pub const GOWK_LATE: u8 = 2;
-/// Only with times: the key was seen more than five minutes in the future; it was not stored.
+/// Only with times: the time of the key is more than five minutes in the future. It was not stored.
 pub const GOWK_EARLY: u8 = 3;
 /// There was no room for the key; it was not stored.
 pub const GOWK_REFUSED: u8 = 4;

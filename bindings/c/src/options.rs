@@ -21,7 +21,7 @@ pub extern "C" fn gowk_options_new() -> *mut gowk_options {
 /// option does not take. Whether the values fit together is checked when a filter is created or opened.
 ///
 ///     name                     value                              default
-///     for creation alone; an existing filter keeps its own:
+///     for creation; an existing filter keeps its own (see below):
 ///     capacity                 keys, 1 or more                    1000000
 ///     false_positive_rate      above 0, below 1                   0.001
 ///     kind                     set, counting or forgetting        set
@@ -45,6 +45,16 @@ pub extern "C" fn gowk_options_new() -> *mut gowk_options {
 ///     void_growth              true or false                      false
 ///
 /// Seconds may have decimals. The documentation of the Rust type `Options` has a paragraph on each.
+///
+/// Options for creation do not change an existing filter. Opening it to write fails if one that was set does not fit:
+/// with GOWK_KIND for another "kind"; with GOWK_INVALID for a "false_positive_rate" below the filter's, or other times
+/// or numbers of a forgetting filter. The others are ignored. Opening a store checks the same but the rate; opening a
+/// reader checks "kind" alone.
+///
+/// "forget_after" and "keep_newest" make the kind forgetting; with "refresh" the time counts from when a key was last
+/// inserted. "on_damage" says what readers answer at a damaged page: an error, or 1. "sealed" is for reading a file
+/// that nobody writes to any more: nothing is locked or written. "clock_is_right" accepts a clock that would fail with
+/// GOWK_CLOCK. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_options_set(
     options: *mut gowk_options,

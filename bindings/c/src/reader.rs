@@ -11,7 +11,8 @@ use crate::keys::{bytes, copy_out, gowk_key, keys, note, packed, results};
 use crate::options::{gowk_options, or_default};
 use crate::writer::no_metadata;
 
-/// A filter open for lookups, beside a writer in any process or without one. Sees each commit when that returns.
+/// A filter open for lookups, beside a writer in any process or without one. Sees each commit as soon as the call that
+/// commits returns.
 ///
 /// Any number of threads may call at the same time.
 pub struct gowk_reader(pub(crate) Reader);
@@ -95,8 +96,9 @@ pub unsafe extern "C" fn gowk_reader_contains(
     })
 }
 
-/// How many copies of the key are stored: in a counting filter inserted minus removed, never too low; in other filters 0
-/// or 1. Codes as for `gowk_reader_contains`.
+/// How many copies of the key are stored: in a counting filter inserted minus removed, never too low; in other filters
+/// 0 or 1. The highest count that a filter can tell stands for that many copies or more. Codes as for
+/// `gowk_reader_contains`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_count(
     reader: *const gowk_reader,
@@ -112,7 +114,8 @@ pub unsafe extern "C" fn gowk_reader_count(
 }
 
 /// Looks up `count` keys, several times as fast as one by one. Writes 1 or 0 for each to `found`, an array of `count`
-/// bytes, or NULL. Returns how many are there. Codes as for `gowk_reader_contains`.
+/// bytes; NULL if they are not wanted. Returns how many are there. After a failure, `found` means nothing. Codes as for
+/// `gowk_reader_contains`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_contains_batch(
     reader: *const gowk_reader,
@@ -129,10 +132,10 @@ pub unsafe extern "C" fn gowk_reader_contains_batch(
     })
 }
 
-/// Like `gowk_reader_contains_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
-/// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
-/// there as the last end says; `bytes` may be NULL if that is 0. Looks up 4096 keys at a time, on one thread. After a
-/// failure, `found` means nothing. Codes: also GOWK_INVALID if an end is less than the one before it.
+/// Like `gowk_reader_contains_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of
+/// `count` offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. The last
+/// end is the number of all bytes; `bytes` may be NULL if that is 0. Looks up 4096 keys at a time, on one thread
+/// whatever the option "threads" says. Codes: also GOWK_INVALID if an end is less than the one before it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_contains_packed(
     reader: *const gowk_reader,
@@ -164,9 +167,9 @@ pub(crate) fn answered(answers: &[bool], found: &mut [u8]) -> Outcome {
     count(answers.iter().filter(|answer| **answer).count())
 }
 
-/// The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`, and
-/// returns the length of the whole value; more than `capacity` means that it was cut. `buffer` may be NULL. Codes:
-/// GOWK_NOT_FOUND for an unknown name, GOWK_BUSY.
+/// The value under a name (UTF-8) in the metadata, as of the last commit. Copies at most `capacity` bytes to `buffer`,
+/// without a NUL at the end. Returns the length of the whole value; more than `capacity` means that it was cut.
+/// `buffer` may be NULL. Codes: GOWK_NOT_FOUND for an unknown name, GOWK_BUSY.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_reader_metadata(
     reader: *const gowk_reader,

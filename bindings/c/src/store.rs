@@ -10,7 +10,7 @@ use crate::handle::{borrow, borrow_mut, give, path, take, text};
 use crate::keys::{GOWK_NEW, bytes, gowk_key, keys, note, results};
 use crate::options::{gowk_options, or_default};
 use crate::reader::answered;
-use crate::writer::inserted;
+use crate::writer::{OTHERS_INSERTED, inserted};
 
 /// How often a batch is judged again because other commits came first.
 const ATTEMPTS: u32 = 32;
@@ -30,8 +30,9 @@ pub struct gowk_update {
 pub struct gowk_store_reader(StoreReader);
 
 /// Creates a store of `shards` filters, 1 to 65536, in a folder that does not exist or is empty. The options describe
-/// one filter that would hold all keys; NULL for the defaults. On success returns 0 and stores a handle, which
-/// `gowk_store_close` frees; on failure stores NULL. Codes: GOWK_EXISTS, GOWK_INVALID, GOWK_NO_SPACE, GOWK_IO.
+/// one filter that would hold all keys, but "max_file_size" limits the file of each shard, and "force" does nothing.
+/// NULL for the defaults. On success returns 0 and stores a handle, which `gowk_store_close` frees; on failure stores
+/// NULL. Codes: GOWK_EXISTS if the folder is not empty, GOWK_INVALID, GOWK_NO_SPACE, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_create(
     path: *const c_char,
@@ -48,7 +49,9 @@ pub unsafe extern "C" fn gowk_store_create(
     })
 }
 
-/// Opens a store, like `gowk_store_create`. Codes: GOWK_NOT_FOUND, GOWK_FOREIGN, GOWK_DAMAGED, GOWK_UNSUPPORTED, GOWK_IO.
+/// Opens a store that exists, and gives a handle as `gowk_store_create` does. To create a store unless it exists, call
+/// that first, and this after GOWK_EXISTS. `options` may be NULL. Codes: GOWK_NOT_FOUND, GOWK_FOREIGN, GOWK_DAMAGED,
+/// GOWK_UNSUPPORTED; GOWK_KIND and GOWK_INVALID if the options do not fit the store; GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_open(
     path: *const c_char,
@@ -91,17 +94,23 @@ fn updated(store: &Store, token: Option<&Token>) -> Result<Update, Error> {
     Ok(store.update_of(store.before(&token.application, token.number)?))
 }
 
-/// Inserts `count` keys and commits them together with a token, at most once for each token. A token is the name of an
-/// application and a number, which the application raises with each batch. If the token was committed before, nothing
-/// changes, and the results are the results of that commit. `application` may be NULL: then there is no token.
+/// Inserts `count` keys and commits them, at most once for each token. A token is the name of an application (UTF-8, at
+/// most 1024 bytes) and a number, which the application raises with each new batch. To try again, call with the same
+/// token and the same keys: if they were committed before, nothing changes, and the results are those of that commit.
+/// Never use a token again with other keys: they would not be stored, and nothing would say so. A number below the last
+/// one of its application returns GOWK_INVALID. So an application must know its last number when it starts again.
+/// `application` may be NULL: then there is no token, and `number` means nothing.
 ///
-/// Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes, or NULL. Returns how
-/// many keys were new. If other processes have committed some of the same keys first, judges all keys again. `operation`
-/// is a word for the store's log, such as "insert".
+/// Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes; NULL if they are
+/// not wanted. Returns how many keys were new. If other processes have committed some of the same keys first, judges
+/// all keys again. `operation` is a word for the store's log, such as "insert", of at most 256 bytes; not NULL.
 ///
-/// Codes: GOWK_NO_ROOM if any key was refused (nothing was committed); GOWK_UNKNOWN if the commit's outcome is unknown
-/// (call again with the same token); GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if the version before
-/// the token was vacuumed; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+/// After a failure other than GOWK_UNKNOWN nothing was committed. After GOWK_NO_ROOM the results say which keys were
+/// refused; after any other failure they mean nothing.
+///
+/// Codes: GOWK_NO_ROOM if any key was refused; GOWK_UNKNOWN if the commit's outcome is unknown (call again with the
+/// same token); GOWK_CONFLICT if others came first 32 times; GOWK_NOT_FOUND if a vacuum (`gowk store vacuum`) has
+/// removed the version that the token's commit was based on; GOWK_INVALID; GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_insert_batch(
     store: *const gowk_store,
@@ -128,7 +137,7 @@ pub unsafe extern "C" fn gowk_store_insert_batch(
         loop {
             let mut update = updated(store, token.as_ref())?;
             results.fill(0);
-            let new = insert(&mut update, keys, results)?;
+            let new = insert(&mut update, keys, results, "nothing was committed")?;
             match update.commit(operation, token.clone()) {
                 Err(Error::Conflict { .. }) if attempt < ATTEMPTS => attempt += 1,
                 outcome => {
@@ -140,20 +149,21 @@ pub unsafe extern "C" fn gowk_store_insert_batch(
     })
 }
 
-fn insert(update: &mut Update, keys: &[crate::keys::Checked], results: &mut [u8]) -> Outcome {
+/// `others` says what became of the other keys, if some are refused.
+fn insert(update: &mut Update, keys: &[crate::keys::Checked], results: &mut [u8], others: &str) -> Outcome {
     let mut new = 0;
     let refused = update.insert_each(keys, |index| {
         new += 1;
         note(results, index, GOWK_NEW);
     })?;
-    inserted(new, refused, results)
+    inserted(new, refused, results, others)
 }
 
 /// Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. The token
-/// works as in that call. The update is based on the newest version or, if this token was committed before, on the
-/// version that its commit was based on. On success returns 0 and stores a handle, which `gowk_update_commit` and
-/// `gowk_update_abandon` free; on failure stores NULL. Codes: GOWK_NOT_FOUND if the version before the token was
-/// vacuumed, GOWK_DAMAGED, GOWK_IO.
+/// works as in that call, but a number that is too low fails only at the commit. The update is based on the newest
+/// version or, if this token was committed before, on the version that its commit was based on. On success returns 0
+/// and stores a handle, which `gowk_update_commit` and `gowk_update_abandon` free; on failure stores NULL. Codes:
+/// GOWK_NOT_FOUND if a vacuum has removed that version, GOWK_DAMAGED, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_store_update(
     store: *const gowk_store,
@@ -174,8 +184,9 @@ pub unsafe extern "C" fn gowk_store_update(
     })
 }
 
-/// Inserts keys into an update, as `gowk_writer_insert_batch` does into a filter. Codes: GOWK_NO_ROOM, GOWK_DAMAGED,
-/// GOWK_NO_SPACE, GOWK_IO.
+/// Inserts keys into an update, as `gowk_writer_insert_batch` does into a filter. After GOWK_NO_ROOM the update may be
+/// committed without the refused keys. After GOWK_DAMAGED, GOWK_NO_SPACE or GOWK_IO it may have some of the keys:
+/// abandon it, and begin again. Codes: those four.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_update_insert_batch(
     update: *mut gowk_update,
@@ -189,12 +200,12 @@ pub unsafe extern "C" fn gowk_update_insert_batch(
         let (update, keys, results) = unsafe {
             (borrow_mut(update, "the update")?, self::keys(keys, count)?, self::results(results, count))
         };
-        insert(&mut update.update, keys, results)
+        insert(&mut update.update, keys, results, OTHERS_INSERTED)
     })
 }
 
-/// Removes one copy of each key, as `gowk_writer_remove_batch` does. Codes: GOWK_KIND unless it is a store of counting
-/// filters, GOWK_DAMAGED, GOWK_NO_SPACE, GOWK_IO.
+/// Removes one copy of each key, as `gowk_writer_remove_batch` does. After GOWK_DAMAGED, GOWK_NO_SPACE or GOWK_IO
+/// abandon the update, and begin again. Codes: those three; GOWK_KIND unless it is a store of counting filters.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_update_remove_batch(
     update: *mut gowk_update,
@@ -217,11 +228,13 @@ pub unsafe extern "C" fn gowk_update_remove_batch(
     })
 }
 
-/// Commits an update, and frees it whatever the outcome. Returns the number of the version that holds its changes: a new
-/// one, the version of the first commit with this token, or its base if there was nothing to change.
+/// Commits an update, and frees it whatever the outcome; NULL is GOWK_INVALID. `operation` is as in
+/// `gowk_store_insert_batch`. Returns the number of the version that holds its changes: a new one, the version of the
+/// first commit with this token, or its base if there was nothing to change.
 ///
 /// Codes: GOWK_CONFLICT if others have changed the same keys since it began, and nothing was committed: begin again;
-/// GOWK_UNKNOWN: make the update again with the same token; GOWK_NO_SPACE, GOWK_IO.
+/// GOWK_UNKNOWN: make the update again with the same token; GOWK_INVALID if the token's number is below the last one of
+/// its application; GOWK_NO_SPACE, GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_update_commit(
     update: *mut gowk_update,

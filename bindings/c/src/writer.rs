@@ -41,11 +41,11 @@ unsafe fn open(
 
 /// Opens or creates the filter at a path for writing; recovers it first if its last writer died. `options` may be NULL.
 /// On success returns 0 and stores a handle, which `gowk_writer_close` frees; on failure stores NULL. A new filter
-/// appears under its name with its first commit.
+/// appears under its name with its first commit, even if that adds no key. Before that, a reader gets GOWK_NOT_FOUND.
 ///
-/// Codes: GOWK_LOCKED while another process has a writer; GOWK_INVALID and GOWK_KIND if the options are wrong or do not
-/// fit the filter; GOWK_FOREIGN, GOWK_UNSUPPORTED and GOWK_DAMAGED for a file that cannot be used; GOWK_NO_SPACE;
-/// GOWK_IO.
+/// Codes: GOWK_LOCKED while there is another writer; GOWK_INVALID and GOWK_KIND if the options are wrong or do not fit
+/// the filter (see `gowk_options_set`); GOWK_FOREIGN, GOWK_UNSUPPORTED and GOWK_DAMAGED for a file that cannot be used;
+/// GOWK_NO_SPACE; GOWK_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_open(
     path: *const c_char,
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn gowk_writer_open_existing(
 }
 
 /// Like `gowk_writer_open`, but fails with GOWK_EXISTS if the filter exists, unless the option "force" says to replace
-/// it.
+/// it. Then an empty filter has taken its place when this returns, before any commit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_create(
     path: *const c_char,
@@ -83,7 +83,8 @@ pub unsafe extern "C" fn gowk_writer_create(
 }
 
 /// Closes a writer, and frees it whatever the outcome; does nothing for NULL. Changes that were not committed are lost,
-/// and the call then returns GOWK_UNCOMMITTED. Codes: also GOWK_AFTER_COMMIT.
+/// and the call then returns GOWK_UNCOMMITTED. So it does for a new filter that was neither committed nor rolled back.
+/// Returns 0 for a poisoned writer. Codes: also GOWK_AFTER_COMMIT.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_close(writer: *mut gowk_writer, error: *mut gowk_error) -> i64 {
     guarded(error, || {
@@ -94,11 +95,11 @@ pub unsafe extern "C" fn gowk_writer_close(writer: *mut gowk_writer, error: *mut
     })
 }
 
-/// Inserts a key. Returns 1 (GOWK_NEW) if it was not there before, 0 (GOWK_KNOWN) if it was. A set stores the key unless
-/// it is there; a counting filter always stores one more copy. Doubles a full filter.
+/// Inserts a key. Returns 1 (GOWK_NEW) if it was not there before, 0 (GOWK_KNOWN) if it was. A set stores the key
+/// unless it is there; a counting filter always stores one more copy. Doubles a full filter.
 ///
-/// Codes: GOWK_NO_ROOM if it must not double, and all other keys stay; GOWK_DAMAGED; GOWK_CLOCK in a forgetting filter;
-/// GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO while doubling.
+/// Codes: GOWK_NO_ROOM if it must not double: this key is not stored, and all others stay; GOWK_DAMAGED; GOWK_CLOCK in
+/// a forgetting filter; GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO while doubling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_insert(
     writer: *mut gowk_writer,
@@ -144,17 +145,25 @@ pub unsafe extern "C" fn gowk_writer_insert_at(
     })
 }
 
+/// What becomes of the keys of a batch that are not refused.
+pub(crate) const OTHERS_INSERTED: &str = "the others inserted";
+
 /// What a batch returns, after the keys that were refused were noted.
-pub(crate) fn inserted(new: usize, refused: Vec<(usize, core::Error)>, results: &mut [u8]) -> Outcome {
+pub(crate) fn inserted(
+    new: usize,
+    refused: Vec<(usize, core::Error)>,
+    results: &mut [u8],
+    others: &str,
+) -> Outcome {
     refused.iter().for_each(|(index, _)| note(results, *index, GOWK_REFUSED));
     let number = refused.len();
-    outcome(new, refused.into_iter().next().map(|(_, first)| first), number)
+    outcome(new, refused.into_iter().next().map(|(_, first)| first), number, others)
 }
 
 /// What a call returns that inserted all keys but some: why the first of them was refused, and how many were.
-fn outcome(new: usize, first: Option<core::Error>, refused: usize) -> Outcome {
+fn outcome(new: usize, first: Option<core::Error>, refused: usize, others: &str) -> Outcome {
     let Some(first) = first else { return count(new) };
-    let message = format!("{first}; {refused} keys of the batch were refused, and the others inserted");
+    let message = format!("{first}; {refused} keys of the batch were refused, and {others}");
     Err(Failure { code: first.kind().into(), message })
 }
 
@@ -178,13 +187,16 @@ fn insert_keys(
     Ok((new - refused_new.min(new), refused.into_iter().next().map(|(_, first)| first), number))
 }
 
-/// Inserts `count` keys, several times as fast as one by one. Writes a result for each to `results`, an array of `count`
-/// bytes: GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED; NULL if they are not wanted. Of equal keys only the first can be new.
-/// Returns how many keys were new.
+/// Inserts `count` keys, several times as fast as one by one. Writes a result for each to `results`, an array of
+/// `count` bytes: GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED; NULL if they are not wanted. Of equal keys only the first can
+/// be new. Returns how many keys were new.
 ///
-/// Returns GOWK_NO_ROOM if any key was refused; all others were inserted, and the results say which. After any other
-/// failure, the results say GOWK_NEW for keys that were inserted before it; they belong to the transaction. Codes as for
-/// `gowk_writer_insert`.
+/// Returns GOWK_NO_ROOM if any key was refused. All others were inserted, and the results say which. How many were new,
+/// only the results say then.
+///
+/// After any other failure, some of the keys may have been inserted. They belong to the transaction, and the results
+/// say GOWK_NEW for those that were new. In a counting filter, the results do not say which known keys got one more
+/// copy: roll back before you insert them again. Codes as for `gowk_writer_insert`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_insert_batch(
     writer: *mut gowk_writer,
@@ -199,14 +211,15 @@ pub unsafe extern "C" fn gowk_writer_insert_batch(
             (borrow_mut(writer, "the writer")?, self::keys(keys, count)?, self::results(results, count))
         };
         let (new, why, refused) = insert_keys(&mut writer.0, keys, results)?;
-        outcome(new, why, refused)
+        outcome(new, why, refused, OTHERS_INSERTED)
     })
 }
 
-/// Like `gowk_writer_insert_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of `count`
-/// offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. So many bytes must be
-/// there as the last end says; `bytes` may be NULL if that is 0. Inserts 4096 keys at a time, on one thread. Codes: also
-/// GOWK_INVALID if an end is less than the one before it, and no key was inserted.
+/// Like `gowk_writer_insert_batch`, for keys that lie one after the other from `bytes` on. `ends` is an array of
+/// `count` offsets from `bytes`: the first key begins at 0, and each other key where the one before it ends. The last
+/// end is the number of all bytes; `bytes` may be NULL if that is 0. Inserts 4096 keys at a time, on one thread
+/// whatever the option "threads" says. Codes: also GOWK_INVALID if an end is less than the one before it, and no key
+/// was inserted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_insert_packed(
     writer: *mut gowk_writer,
@@ -231,7 +244,7 @@ pub unsafe extern "C" fn gowk_writer_insert_packed(
             why = why.take().or(why_here);
             Ok(())
         })?;
-        outcome(new, why, refused)
+        outcome(new, why, refused, OTHERS_INSERTED)
     })
 }
 
@@ -262,14 +275,14 @@ pub unsafe extern "C" fn gowk_writer_insert_batch_at(
             new += usize::from(seen == Seen::New);
             note(results, index, code_of(seen));
         })?;
-        inserted(new, refused, results)
+        inserted(new, refused, results, OTHERS_INSERTED)
     })
 }
 
 /// Like `gowk_writer_insert_batch`, but keeps each key for its own lifetime from now on: an array of `count`
 /// milliseconds, none longer than the filter keeps keys. A key that is there already keeps the later of its two expiry
-/// times. Only for a forgetting filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM the results say
-/// GOWK_KNOWN.
+/// times. Only for a forgetting filter, else GOWK_KIND. After a failure other than GOWK_NO_ROOM all results are
+/// GOWK_KNOWN, and do not say what was inserted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_insert_batch_for(
     writer: *mut gowk_writer,
@@ -294,7 +307,7 @@ pub unsafe extern "C" fn gowk_writer_insert_batch_for(
         let lifetimes = lifetimes.ok_or_else(|| Failure::invalid("a lifetime is less than 0"))?;
         let outcome = writer.0.insert_batch_for(keys, &lifetimes)?;
         (0..count).filter(|index| outcome.is_new(*index)).for_each(|index| note(results, index, GOWK_NEW));
-        inserted(outcome.new_keys(), outcome.into_refused(), results)
+        inserted(outcome.new_keys(), outcome.into_refused(), results, OTHERS_INSERTED)
     })
 }
 
@@ -316,7 +329,8 @@ pub unsafe extern "C" fn gowk_writer_remove(
 }
 
 /// Removes one copy of each of `count` keys. Writes a result for each to `results` unless that is NULL: 1 if a copy was
-/// removed, else 0. Returns how many were removed. Codes as for `gowk_writer_remove`.
+/// removed, else 0. Returns how many were removed. After a failure, the results say 1 for copies that were removed
+/// before it; these removals belong to the transaction. Codes as for `gowk_writer_remove`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_remove_batch(
     writer: *mut gowk_writer,
@@ -339,7 +353,8 @@ pub unsafe extern "C" fn gowk_writer_remove_batch(
     })
 }
 
-/// Whether the transaction has the key: 1 or 0, as `gowk_reader_contains` says.
+/// Whether the transaction has the key: 1 or 0, as `gowk_reader_contains` says. Codes: GOWK_DAMAGED at a damaged page,
+/// whatever the option "on_damage" says; GOWK_POISONED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_contains(
     writer: *const gowk_writer,
@@ -354,7 +369,7 @@ pub unsafe extern "C" fn gowk_writer_contains(
     })
 }
 
-/// How many copies of the key the transaction has, as `gowk_reader_count` says.
+/// How many copies of the key the transaction has, as `gowk_reader_count` says. Codes as for `gowk_writer_contains`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_count(
     writer: *const gowk_writer,
@@ -402,7 +417,8 @@ pub unsafe extern "C" fn gowk_writer_remove_metadata(
     })
 }
 
-/// The value that the transaction has under a name, as `gowk_reader_metadata` gives it.
+/// The value that the transaction has under a name, as `gowk_reader_metadata` gives it. Codes: GOWK_NOT_FOUND for an
+/// unknown name; GOWK_POISONED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_metadata(
     writer: *const gowk_writer,
@@ -428,15 +444,20 @@ pub(crate) fn no_metadata(name: &str) -> Failure {
 /// Commits the transaction: its keys and metadata are durable, and visible to all readers, when this returns 0.
 ///
 /// Codes: GOWK_UNKNOWN if it is unknown whether the commit is durable; GOWK_AFTER_COMMIT if it is durable and something
-/// failed afterwards. The writer is poisoned after either. After GOWK_IO, GOWK_NO_SPACE, GOWK_REPLACED or GOWK_INVALID
-/// (too much metadata) nothing was committed.
+/// failed afterwards. The writer is poisoned after either: close it, and open again.
+///
+/// After any other code nothing was committed: GOWK_IO or GOWK_NO_SPACE; GOWK_REPLACED if another file has the filter's
+/// name, GOWK_NOT_FOUND if none has; GOWK_INVALID if there is too much metadata. The changes are still there: remove
+/// the cause and commit again, or roll back. If the failure has poisoned the writer, that call returns GOWK_POISONED,
+/// and the changes are lost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_commit(writer: *mut gowk_writer, error: *mut gowk_error) -> i64 {
     // SAFETY: promised by the caller.
     unsafe { done(writer, error, Writer::commit) }
 }
 
-/// Undoes all changes since the last commit. Returns 0. Codes: GOWK_POISONED, GOWK_IO.
+/// Undoes all changes since the last commit. Returns 0. Codes: GOWK_POISONED; GOWK_NO_SPACE and GOWK_IO if a new filter
+/// cannot be made again. The writer is poisoned after any of them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_rollback(writer: *mut gowk_writer, error: *mut gowk_error) -> i64 {
     // SAFETY: promised by the caller.
@@ -444,7 +465,7 @@ pub unsafe extern "C" fn gowk_writer_rollback(writer: *mut gowk_writer, error: *
 }
 
 /// Makes all commits part of the file itself, and empties the journal; closing does so too. Returns 0. Codes:
-/// GOWK_POISONED, GOWK_AFTER_COMMIT.
+/// GOWK_POISONED; GOWK_AFTER_COMMIT, which poisons the writer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_checkpoint(writer: *mut gowk_writer, error: *mut gowk_error) -> i64 {
     // SAFETY: promised by the caller.
@@ -479,8 +500,9 @@ pub unsafe extern "C" fn gowk_writer_sweep(writer: *mut gowk_writer, error: *mut
     })
 }
 
-/// Adds all keys of another filter with the same seed and shape, without the keys themselves. Returns 0. Codes:
-/// GOWK_INVALID if they differ, GOWK_NO_ROOM, GOWK_DAMAGED, GOWK_BUSY.
+/// Adds all keys of another filter, as its entries hold them: the keys themselves are not needed. Both filters must
+/// have the same kind, seed and shape. Returns 0. Codes: GOWK_INVALID if they differ, GOWK_NO_ROOM, GOWK_DAMAGED,
+/// GOWK_BUSY, GOWK_NO_SPACE, GOWK_IO, GOWK_POISONED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_writer_merge(
     writer: *mut gowk_writer,
