@@ -89,6 +89,7 @@ pub struct Options {
     pub(crate) force: bool,
     pub(crate) max_kicks: u32,
     pub(crate) threads: usize,
+    pub(crate) memory: Option<u64>,
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
@@ -181,6 +182,7 @@ impl Options {
             force: false,
             max_kicks: DEFAULT_MAX_KICKS,
             threads: 1,
+            memory: None,
             void_growth: false,
             verify: Verify::FirstTouch,
             on_damage: OnDamage::Error,
@@ -473,6 +475,14 @@ impl Options {
     /// reader up to a minute. If the other process does not finish in time, the opening fails with [`Error::Stalled`].
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// The bytes of memory that the changes of a transaction should take at most; a quarter of the memory that the process
+    /// may use unless given. No call fails at it: [`Writer::exceeds_memory`](crate::Writer::exceeds_memory) says when to
+    /// commit.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = Some(bytes);
         self
     }
 

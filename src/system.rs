@@ -33,7 +33,7 @@ pub(crate) use lock::{Deadline, Held, Presence, existing_lock_file, is_over, loc
 #[cfg(feature = "store")]
 pub(crate) use map::PlainMap;
 pub(crate) use map::{HEAD_WORDS, Map, MapMut, RegionsMut, SharedMemory, Words, WordsMut};
-pub(crate) use memory::{Paging, REGIONS_AHEAD};
+pub(crate) use memory::{Paging, REGIONS_AHEAD, quarter};
 pub(crate) use random::{new_uuid, random};
 pub(crate) use rights::Rights;
 pub(crate) use side::{length_of_regular, open_regular};

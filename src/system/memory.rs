@@ -2,6 +2,7 @@
 
 use std::fs::read_to_string;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 /// A file larger than this part of the memory is taken not to stay in memory: other files and the process itself need
@@ -15,6 +16,12 @@ const FITS: u64 = 1 << 20;
 /// Whether a file of `length` bytes is too large to stay in memory, so that random reads keep going to the disk.
 pub(crate) fn is_exceeded_by(length: u64) -> bool {
     length > FITS && length as f64 > limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) as f64 * MOST
+}
+
+/// A quarter of the bytes of memory that this process may use, asked for once.
+pub(crate) fn quarter() -> u64 {
+    static QUARTER: OnceLock<u64> = OnceLock::new();
+    *QUARTER.get_or_init(|| limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) / 4)
 }
 
 /// The bytes of memory that this process may use: the least of the machine's memory and the limits of the process's

@@ -99,6 +99,14 @@ impl Pending {
         self.shadow.is_none() && self.overlay.is_empty()
     }
 
+    /// The bytes of memory that the changes take, estimated from above: 20 for each changed bucket beside the file.
+    pub(super) fn memory(&self, published: &PublishedFile) -> u64 {
+        let buckets = published.checkpoint.identity.geometry.regions() * u64::from(BUCKETS_PER_REGION);
+        let each = if self.shadow.is_some() { 8 } else { 20 };
+        let changed = if self.shadow.is_some() { buckets } else { buckets.min(self.changes as u64) };
+        changed * each
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

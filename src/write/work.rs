@@ -49,6 +49,14 @@ impl Work {
         self.target().identity()
     }
 
+    /// The bytes of memory that the changes take. An unpublished file lies in its map, or is small.
+    pub(super) fn memory(&self) -> u64 {
+        match self {
+            Self::Published(published, pending) => pending.memory(published),
+            Self::Unpublished(..) => 0,
+        }
+    }
+
     /// The published file; `None` before the first commit.
     pub(super) fn published(&self) -> Option<&PublishedFile> {
         match self {

@@ -18,7 +18,7 @@ use crate::format::{Growth, Metadata};
 use crate::growth;
 use crate::info::{Facts, Info};
 use crate::options::Options;
-use crate::system::Files;
+use crate::system::{Files, quarter};
 
 /// A filter open for writing: one at a time over all processes.
 ///
@@ -220,6 +220,15 @@ impl Writer {
             journal_length: journal.as_ref().map_or(0, Journal::length),
             key_rules: transaction.metadata.key_rules(),
         }))
+    }
+
+    /// Whether the changes since the last commit take more memory than [`Options::memory`] allows: time to commit.
+    ///
+    /// Counts 20 bytes for each changed bucket, or 8 for each bucket of the file if there is a copy of it (see [`Writer`]).
+    /// Pages of the mapped file are the system's, and not counted. False for a writer that must be reopened.
+    pub fn exceeds_memory(&self) -> bool {
+        let taken = self.open.as_ref().map_or(0, |open| open.transaction.work.memory());
+        taken > self.options.memory.unwrap_or_else(quarter)
     }
 
     /// Doubles the filter now. The doubling belongs to the transaction: a commit publishes it, a rollback undoes it.

@@ -59,6 +59,11 @@ pub(super) struct IntakeArgs {
     #[arg(long, value_name = "SECONDS", value_parser = quantity::positive)]
     commit_every_seconds: Option<NonZeroU64>,
 
+    /// Commit also when the uncommitted changes to a filter take more memory than this; K, M, G and T mean powers of 1024
+    /// [default: a quarter of the memory]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
+    memory: Option<u64>,
+
     /// Report each commit on standard error, as {"event":"commit","number":12,"keys":1200000}: its number,
     /// and the keys that this run has taken. The event is "unknown" if a failure leaves open whether that
     /// commit is durable
@@ -246,7 +251,8 @@ impl IntakeArgs {
 
     /// The options for filters and stores that are opened while this bar is shown.
     pub(super) fn options(&self, bar: &ProgressBar) -> Options {
-        pace::of_options(bar, self.keys.rules.apply(Options::new()))
+        let options = self.memory.into_iter().fold(Options::new(), Options::memory);
+        pace::of_options(bar, self.keys.rules.apply(options))
     }
 
     /// When to commit.
@@ -284,6 +290,7 @@ impl IntakeArgs {
         let given = [
             (self.commit_every.is_some(), "--commit-every"),
             (self.commit_every_seconds.is_some(), "--commit-every-seconds"),
+            (self.memory.is_some(), "--memory"),
         ];
         for (_, option) in given.into_iter().filter(|(is_given, _)| *is_given) {
             let store = verb.file.display();

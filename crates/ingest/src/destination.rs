@@ -198,6 +198,14 @@ impl Destination {
         matches!(self.0, To::Store(_))
     }
 
+    /// Whether a filter's uncommitted changes take more memory than its options allow. False for a store.
+    pub fn exceeds_memory(&self) -> bool {
+        match &self.0 {
+            To::Filter(writer) => writer.exceeds_memory(),
+            To::Store(_) => false,
+        }
+    }
+
     /// The key rules of the filter or store; `None` if this build does not know them.
     pub fn key_rules(&self) -> Result<Option<KeyRules>, Error> {
         match &self.0 {

@@ -329,7 +329,8 @@ impl Pump {
             if ended {
                 return Ok(true);
             }
-            if self.clock.is_due() && !self.destination.is_store() {
+            let is_due = self.clock.is_due() || self.destination.exceeds_memory();
+            if is_due && !self.destination.is_store() {
                 self.commit(work)?;
             }
         }

@@ -213,3 +213,19 @@ fn each_commit_is_reported_with_its_number_and_the_keys_taken() {
     assert_eq!((ended.code, ended.err), (Some(0), event(5, 1)));
     assert_eq!(commits(&folder.run(&["dedup", "f", "--json"], "").err), "");
 }
+
+/// Past `--memory`, keys are committed after the pieces of input that were taken together. All changes fit into a quarter
+/// of the machine's memory.
+#[test]
+fn changes_that_take_more_memory_than_allowed_are_committed() {
+    let folder = Folder::with_filter(&["--capacity", "4_000_000"]);
+    folder.run(&["insert", "f"], lines(0..1));
+    let commits = |args: &[&str], keys| {
+        let before = folder.info("f")["commit"].as_u64().unwrap();
+        assert_eq!(folder.run(&[&["insert", "f"], args].concat(), lines(keys)).code, Some(0));
+        folder.info("f")["commit"].as_u64().unwrap() - before
+    };
+    assert_eq!(commits(&[], 0..1_500_000), 1);
+    let several = commits(&["--memory", "200K"], 1_500_000..3_000_000);
+    assert!(several >= 3, "{several} commits");
+}
