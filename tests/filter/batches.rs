@@ -56,7 +56,7 @@ fn contents(path: &Path) -> (Vec<u8>, String) {
 #[test]
 fn a_batch_makes_the_filter_that_single_inserts_make() {
     // Refusals take long: widths are tested side by side.
-    let refusals = thorough::size("keys refused by each filter", 200, 1000);
+    let refusals = thorough::size("keys refused by each filter", 100, 1000);
     std::thread::scope(|scope| {
         for slots in SlotsPerBucket::ALL {
             scope.spawn(move || a_batch_makes_the_same_filter_of(slots, refusals));

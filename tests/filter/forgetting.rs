@@ -245,7 +245,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
 
 #[test]
 fn a_key_is_kept_as_long_as_promised_and_not_much_longer() {
-    let steps = thorough::size("steps of forgetting", 400, 4_000);
+    let steps = thorough::size("steps of forgetting", 250, 4_000);
     let mut operations = 0;
     for (rate, within) in OFFERS {
         for refresh in [false, true] {

@@ -1218,13 +1218,14 @@ fn check_failed_loads<W: Width>() {
 
 fn check_failed_loads_in<W: Width>(memory: &Memory<W>, seeds: Range<u64>, numbers: Range<u64>) -> u32 {
     let (mut search, mut stored_several) = (Search::new(), 0);
+    let tried = crate::thorough::size("loads that fail in each insert", 4, 8);
     for key in seeds.flat_map(|seed| numbers.clone().map(move |number| numbered(seed, number))) {
         let place = key.place::<W>();
         let mut whole = memory.clone();
         let inserted = insert(&mut whole, place, MAX_KICKS, &mut Search::new()).unwrap();
         stored_several += u32::from(whole.stored.len() > 1);
         let all = whole.loaded.len() - memory.loaded.len();
-        for loads in (0..all).step_by(1 + all / 8) {
+        for loads in (0..all).step_by(1 + all / tried) {
             let mut failing = Memory::of(memory.buckets.clone());
             failing.loads_left = loads;
             assert_eq!(insert(&mut failing, place, MAX_KICKS, &mut search), Err(Unreadable));

@@ -149,7 +149,7 @@ enum Program {
 
 #[test]
 fn others_at_any_call_lose_no_copy_and_add_none() {
-    let step = crate::thorough::size("step between the calls that others come before", 3, 1);
+    let step = crate::thorough::size("step between the calls that others come before", 5, 1);
     let mut runs = 0;
     for program in [Program::Commit, Program::Rewrite, Program::Fold] {
         for intrusion in INTRUSIONS {
