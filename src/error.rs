@@ -116,7 +116,7 @@ pub enum Error {
     Length {
         /// The file.
         path: PathBuf,
-        /// Bytes by the superblock; at least those of both superblocks, if the file ends within them.
+        /// The bytes that the superblock gives. If the file ends within its superblocks, at least the bytes of both.
         expected: Expected,
         /// Bytes there are.
         found: u64,

@@ -50,7 +50,7 @@
 //! 2. A version has everything of the version with the number below, except for the shards and runs that it changes
 //!    itself.
 //! 3. Only a vacuum removes what others may need. Before it does, it publishes a version that says below which numbers it
-//!    removes. A process removes files that it has sealed itself if their commit ended in a conflict or gave way.
+//!    removes. A process removes files that it has sealed itself and that no version will name, as after a conflict.
 
 mod batches;
 mod buffer;

@@ -111,7 +111,8 @@ impl<W: Layout, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
     }
 }
 
-/// Buckets of any width that never fail: what runs seldom is compiled once, and not for each width and each error too.
+/// Buckets of any width that never fail. Code that seldom runs uses them: so it is compiled once, and not for each width
+/// and type of error.
 pub(super) type Erased<'a> = AnyBuckets<'a, AnyLayout, Infallible>;
 
 /// Hides the width and the errors of buckets.
@@ -233,7 +234,7 @@ impl<W: Layout> Slot<W> {
         self.1.numbers()
     }
 
-    /// The code in the expiry bits: of an entry, its expiry epoch modulo 2^a; of a query, the epoch now.
+    /// The code in the expiry bits, an epoch modulo 2^a: for an entry its expiry epoch, for a query the current epoch.
     pub(super) fn expiry(self) -> u32 {
         self.0 & self.numbers().expiry()
     }
@@ -527,7 +528,8 @@ impl<W: Layout> Bucket<W> {
         self.like(self.0 & !self.whole_lanes(lanes.0 >> (self.numbers().bits - 1)))
     }
 
-    /// The only slot that was taken from this bucket or from another one, in its lane, by what is left of the two.
+    /// A bucket with just the slot that was taken from this bucket or from `other`, in its lane. One slot was taken; `left`
+    /// and `left_of_other` are the buckets without it.
     #[inline(always)]
     pub(super) const fn taken(self, left: Self, other: Self, left_of_other: Self) -> Self {
         self.like(self.0 ^ left.0 | other.0 ^ left_of_other.0)
@@ -616,7 +618,7 @@ impl<W: Layout> Bucket<W> {
     ///
     /// No sum reaches 2^W, so no lane disturbs the next.
     ///
-    /// In a forgetting filter, `query` also has the code of the epoch now. An entry of that code has expired and matches
+    /// In a forgetting filter, `query` also has the code of the current epoch. An entry of that code has expired and matches
     /// nothing; a universal slot, whose `lowest` is its top bit, never expires.
     ///
     /// | n = 4, query `abcf` | lane 3 | lane 2 | lane 1 | lane 0 |
@@ -682,8 +684,8 @@ impl<W: Layout> Bucket<W> {
         without_tail.0 & !self.empty_lanes().0 | self.0 & !numbers.lanes()
     }
 
-    /// For a plain bucket, one bit of each entry, whose place says how long its tail is ([`Numbers::end_of`]): the lowest
-    /// set bit above the expiry bits, or without markers the highest bit of the lane.
+    /// For a plain bucket, one bit of each entry: the lowest set bit above the expiry bits, or without markers the highest bit
+    /// of the lane. The place of the bit gives the length of the tail ([`Numbers::end_of`]).
     #[inline(always)]
     pub(super) fn ends(self) -> u64 {
         let numbers = self.numbers();

@@ -1,8 +1,8 @@
 //! Forgetting: entries that expire, the epochs that time is divided into, and inserts into a forgetting filter.
 //!
 //! No I/O. The rules stand in `format-spec/README.md`, section 4.10. The a lowest bits of a slot hold the epoch in
-//! which its entry expires, modulo 2^a. An entry of the epoch now has expired; all others live for 1 to 2^a - 1 more
-//! epochs.
+//! which its entry expires, modulo 2^a. An entry with the code of the current epoch has expired; all others live for 1 to
+//! 2^a - 1 more epochs.
 
 use std::fmt;
 use std::ops::Range;
@@ -29,8 +29,9 @@ pub(crate) const MAX_EPOCH: u64 = MAX_TIME / 4;
 pub(crate) struct Forgetting {
     /// A key is kept at least this long.
     pub(crate) after: u64,
-    /// The length of an epoch, the longest time that a key is kept beyond that. Epoch e begins at e times this length
-    /// since 1970.
+    /// The length of an epoch. A key kept by time is kept at most this much longer than `after`.
+    ///
+    /// Epoch e begins at e times this length since 1970, or after (e - 1) times as many new keys.
     pub(crate) epoch: u64,
     /// Whether the time counts from when a key was last seen, and not from when it was first seen.
     pub(crate) refresh: bool,
@@ -55,7 +56,7 @@ impl Forgetting {
         after.div_ceil(most_epochs(width.expiry_bits()) - 1)
     }
 
-    /// Whether every entry of this width can live long enough.
+    /// Whether the lengths are within their limits, and every entry of this width can live for `after`.
     pub(crate) const fn fits(&self, width: AnyWidth) -> bool {
         let whole = most_epochs(width.expiry_bits()).saturating_sub(1);
         self.after > 0
@@ -80,9 +81,9 @@ impl Forgetting {
         MAX_TIME / self.epoch
     }
 
-    /// The epoch of a filter of the newest keys after `inserted` keys.
+    /// The epoch once `inserted` keys were new, in a filter that keeps the newest keys.
     ///
-    /// 50 keys in an epoch: the 101st comes in epoch 3.
+    /// 50 keys in an epoch: the 101st new key comes in epoch 3.
     pub(crate) const fn epoch_of_keys(&self, inserted: u64) -> u64 {
         FIRST_EPOCH + inserted / self.epoch
     }
@@ -253,7 +254,7 @@ impl<W: Width, E> BucketsMut<W> for Living<'_, '_, W, E> {
     }
 }
 
-/// Inserts a key that expires in the epoch `expiry`. The fingerprint of `place` has the epoch now.
+/// Inserts a key that expires in the epoch `expiry`. The fingerprint of `place` holds the current epoch.
 ///
 /// A live match makes the key known. With `refresh`, a live match of full tail is prolonged if none lives long enough;
 /// beside a shorter match, a fresh entry is stored, or the match is prolonged for lack of room.
@@ -336,8 +337,8 @@ fn store_fresh<W: Width, E>(
     Ok(true)
 }
 
-/// The epochs that the longest-lived match of a key has left; 0 if nothing matches. The fingerprint of `place` has the
-/// epoch now. A quarantined bucket answers for ever: `u32::MAX`.
+/// The epochs that the longest-lived match of a key has left: 0 if nothing matches, `u32::MAX` if a bucket of the key is
+/// quarantined. The fingerprint of `place` holds the current epoch.
 #[cfg(feature = "store")]
 pub(crate) fn epochs_left<W: Width, B: Buckets<W>>(
     buckets: &mut B,
@@ -356,7 +357,7 @@ pub(crate) fn epochs_left<W: Width, B: Buckets<W>>(
     Ok(most)
 }
 
-/// The bucket without the entries that expire in one of these epochs, and counts them.
+/// Returns the bucket without the entries that expire in one of these epochs, and counts these entries.
 #[inline]
 pub(crate) fn sweep<W: Width>(
     bucket: Bucket<W>,
@@ -370,8 +371,8 @@ pub(crate) fn sweep<W: Width>(
     swept
 }
 
-/// The words of a region of a filter at the epoch `passed.start` that comes to `passed.end`, without the entries that
-/// expire until then; `None` if that is the same epoch. Counts them.
+/// Like [`bring`], but returns a changed copy of the words. `None` if the two epochs are the same, or the filter does not
+/// forget.
 pub(crate) fn brought<W: Width>(
     words: &[u64; BUCKETS_PER_REGION as usize],
     passed: Range<u64>,
@@ -385,8 +386,7 @@ pub(crate) fn brought<W: Width>(
     Some(swept)
 }
 
-/// Takes the entries out of a region that have expired at the epoch `passed.start`, or expire until `passed.end`. Counts
-/// them.
+/// Brings a region from the epoch `passed.start` to `passed.end`: takes out and counts the entries that have expired by then.
 pub(crate) fn bring<W: Width>(words: &mut [u64], passed: Range<u64>, delta: &mut Delta) {
     if W::EXPIRY_BITS == 0 {
         return;
@@ -400,7 +400,7 @@ pub(crate) fn bring<W: Width>(words: &mut [u64], passed: Range<u64>, delta: &mut
 }
 
 impl Delta {
-    /// Entries expired, and left a bucket.
+    /// Counts the expired entries that were taken out of a bucket.
     fn forgotten<W: Width>(&mut self, before: Bucket<W>, after: Bucket<W>) {
         for lane in 0..W::SLOTS {
             let slot = before.slot(lane);

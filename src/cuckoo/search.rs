@@ -39,11 +39,11 @@ const ROOT: usize = usize::MAX;
 /// How a chain ends.
 #[derive(Clone, Copy)]
 struct End<W> {
-    /// The last bucket that an entry moves to,
+    /// The step of the last bucket that an entry moves to.
     step: usize,
-    /// that bucket with a lane free,
+    /// That bucket with a lane free.
     bucket: Bucket<W>,
-    /// and the bucket that takes the group which leaves it; `None` if it had a free lane before.
+    /// The bucket that takes the group which leaves the last bucket; `None` if the last bucket had a free lane before.
     taker: Option<(BucketId, Bucket<W>)>,
 }
 
@@ -69,8 +69,8 @@ impl<W: Layout> Reached<W> {
 /// A bucket, and an entry that must stay there with its digits.
 pub(super) type Kept<W> = (BucketId, Slot<W>);
 
-/// Asks for the other buckets of all that is in `roots`. Most chains end in one of them: so a processor gets them beside each
-/// other, and not one after the other until one has a free lane.
+/// Prefetches the other buckets of all entries in `roots`. Most chains end in one of these buckets. So the processor loads
+/// them at the same time, and not one after the other until one has a free lane.
 fn prefetch_others<W: Layout, B: Buckets<W>>(buckets: &B, roots: &[(BucketId, Bucket<W>)]) {
     for (id, bucket) in roots {
         (0..bucket.numbers().slots).for_each(|lane| buckets.prefetch(bucket.slot(lane).other(*id)));
@@ -265,7 +265,7 @@ fn forget(visited: &mut [u64], all: impl Iterator<Item = BucketId>) {
     all.for_each(|id| visited[usize::from(id.0) / 64] = 0);
 }
 
-/// A bucket without the group of `entry`, and the group's other bucket with it; `None` if that has no room.
+/// The bucket `from` without the group of `entry`, and the bucket `to` with it; `None` if `to` has no room for the group.
 #[cold]
 fn moved(
     from: Bucket<AnyLayout>,

@@ -92,8 +92,10 @@ fn distinct(mut ids: Vec<BucketId>) -> Vec<BucketId> {
     ids
 }
 
-/// Pairs of groups that may share an entry, the longest common beginning first: the key's own group with another of its
-/// tag, and any two groups if one lies in a bucket of the key, or in a bucket that a group there may move to.
+/// Pairs of groups that may share an entry, the pair with the longest common beginning of their tails first.
+///
+/// The key's own group may pair with another group in the key's buckets. Two other groups may pair if one of them lies in
+/// a bucket of the key, or in a bucket to which a group of the key's buckets may move.
 fn candidates<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,

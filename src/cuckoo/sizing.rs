@@ -55,8 +55,8 @@ impl SlotsPerBucket {
 }
 
 impl AnyWidth {
-    /// At full load before any growth, 0 to 1: `2n * 2^-(T + t)`, for t bits of tail. Entries that have expired match
-    /// nothing, and are not counted out.
+    /// The rate at full load before any growth, 0 to 1: `2n * 2^-(T + t)`, for t bits of tail. For a forgetting filter it
+    /// is an upper bound: it counts expired entries, which match nothing.
     pub(crate) fn false_positive_rate(self) -> f64 {
         let compared = self.slots().tag_bits() + self.fresh_tail_bits();
         f64::from(2 * self.slots().get()) * (-f64::from(compared)).exp2()

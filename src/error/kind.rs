@@ -35,7 +35,7 @@ pub enum ErrorKind {
     NotFound,
     /// Something of this name is there already.
     Exists,
-    /// The file is not a filter, or the folder not a store; or gowk has not made what has a name that it uses.
+    /// The file is not a filter, the folder is not a store, or something else has a name that gowk uses.
     Foreign,
     /// The file needs another version of gowk.
     Unsupported,

@@ -107,7 +107,7 @@ impl<M: SharedMemory> Live<M> {
         Ok(())
     }
 
-    /// Applies a commit: `write` is called for each region, and readers see each one change at once.
+    /// Applies a commit: calls `write` for each region. Readers see all changes of a region in one step.
     pub(crate) fn apply(
         &self,
         regions: impl IntoIterator<Item = RegionId>,

@@ -37,10 +37,10 @@ pub(crate) struct Overlay {
 pub(crate) struct RegionChange {
     /// One bit a bucket: whether it is changed. Where it is `None`, at most [`FEW`] are.
     bits: Option<Box<RegionBits>>,
-    /// The changed buckets, in the order of their first change, and then room for more. Empty if they were more than
-    /// [`LISTED`].
+    /// The changed buckets, in the order of their first change, and then room for more. Empty if more than [`LISTED`] are
+    /// changed.
     buckets: Vec<u16>,
-    /// Their words, and as much room; if there were more than [`LISTED`], one for each bucket of the region.
+    /// The words of these buckets, with as much room. If more than [`LISTED`] are changed, a word for each bucket.
     words: Vec<u64>,
     /// How many buckets are listed.
     listed: usize,

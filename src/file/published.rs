@@ -244,7 +244,7 @@ impl PublishedFile {
         self.live.reserve(overlay.ascending().map(|(region, _)| region), copy)
     }
 
-    /// Applies a sealed overlay whose journal is synced; readers see each region change at once.
+    /// Applies a sealed overlay whose journal is synced. Readers see all changes of a region in one step.
     pub(crate) fn apply(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
         self.check_own()?;
         let regions = overlay.ascending().map(|(region, _)| region);

@@ -68,7 +68,7 @@ pub(crate) enum Flush {
     /// They are kept in memory until the file is sealed, unless there are too many. They lie in huge pages there: single
     /// removals are 1.3 to 1.5 times as fast as in the file.
     Kept,
-    /// They are written, and nothing is synced before.
+    /// They are written, and only the sync of the whole file syncs them.
     Never,
     /// A thread syncs written bytes while more are written.
     Meanwhile,
@@ -251,8 +251,10 @@ pub(crate) struct UnpublishedFile {
     in_memory: bool,
     /// The checksums of the pages that were filled, in order.
     sums: Vec<u32>,
-    /// Whether a page was changed since, for all pages. Bytes and not bits: a change need not load the others, which one of
-    /// the last may have stored. Single removals are 1.12 times as fast.
+    /// For each page, whether it was changed since it was filled.
+    ///
+    /// A byte each: to set a bit, a change would first load its neighbours, which a recent change may still be storing. With
+    /// bytes, single removals are 1.12 times as fast.
     stale: Vec<Stale>,
     /// Claimed when the file is created, so that the file is never without it once it is published.
     presence: Option<Presence>,

@@ -59,7 +59,7 @@ pub(crate) struct FrameHead {
     pub(crate) order: u32,
     /// Whether it is the transaction's last one.
     pub(crate) is_commit: bool,
-    /// How many pages' changes are in its payload.
+    /// Page records in its payload, one for each changed page.
     pub(crate) records: u32,
     /// The CRC of the frame before, or of the journal's header.
     pub(crate) previous: u32,

@@ -31,14 +31,16 @@ pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
 /// Bytes of each superblock slot; slot A lies at 0, slot B after it.
 pub(crate) const SUPERBLOCK: u64 = 65_536;
 pub(super) const SLOT_BYTES: usize = SUPERBLOCK as usize;
-/// The offset of the metadata in a slot, and its greatest length in bytes.
+/// The offset of the metadata in a slot.
 pub(super) const METADATA_AT: usize = 4096;
+/// The most bytes of metadata.
 pub(crate) const METADATA_LIMIT: usize = 49_152;
 /// Where a slot's own CRC-32 lies: the last four bytes.
 pub(super) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
 
-/// The live area's start, and in it the header, the copy of the metadata and the sequences.
+/// Where the live area starts.
 pub(crate) const LIVE: u64 = 2 * SUPERBLOCK;
+/// The state. This offset and those of the other fields of the live area count from [`LIVE`].
 pub(crate) const LIVE_STATE: u64 = 0;
 /// Two flags in one word, so that one load reads both: superseded in the low half, poisoned in the high half.
 pub(crate) const LIVE_FLAGS: u64 = 8;

@@ -41,13 +41,13 @@ impl Options {
         Ok(reader.moved_to(view))
     }
 
-    /// Reads a filter from the bytes of its file: embedded in a program, received, or taken from an archive. They need no
-    /// alignment, and are copied; the caller may drop them afterwards.
+    /// Reads a filter from the bytes of its file, for example embedded in a program or taken from an archive. The bytes need
+    /// no alignment. They are copied: the caller may drop them afterwards.
     ///
     /// The bytes are checked as a file is: superblocks at once, and each page when it is first touched
-    /// ([`verify`](Self::verify)). [`Reader::copy_to_bytes`] gives such bytes, and so does every file whose last writer has
-    /// closed it. Bytes of a file that a writer had, or died with, are refused with [`Error::Unclosed`]: the journal
-    /// beside it may hold commits that they lack.
+    /// ([`verify`](Self::verify)). [`Reader::copy_to_bytes`] returns such bytes, and so does reading any file whose last
+    /// writer has closed it. If a writer still had the file open, or died with it open, its bytes are refused with
+    /// [`Error::Unclosed`]: the journal beside the file may hold commits that the bytes lack.
     ///
     /// Fails with the error of a file that cannot be used, whose path is `<bytes>`, and with [`Error::Kind`] if the filter
     /// is of another kind than these options ask for.
@@ -74,7 +74,7 @@ impl Options {
         let Superblock { identity, commit, counts, .. } = &superblocks.newest;
         let geometry = identity.geometry;
         let memory = MapMut::anonymous_huge(geometry.file_length()).at(&files.data, "take memory for")?;
-        // Not the live area, which has no checksum: what it may say of a sealed file follows from the superblock.
+        // The live area is not copied, as it has no checksum. For a closed file, its contents follow from the superblock.
         let first = geometry.sums() as usize / 8;
         let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
         (first..).zip(words.skip(first)).for_each(|(index, word)| memory.set_word(index, word));

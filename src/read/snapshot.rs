@@ -1,4 +1,4 @@
-//! A filter as of one commit, for operations that read all of it. They run beside a writer; if it commits, the bytes read
+//! A filter as of one commit, for operations that read all of it. They run beside a writer. If it commits, the bytes read
 //! may belong to two commits, and the work begins anew.
 
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::file::{LiveCopy, LiveHead, Region, Sums};
 use crate::format::{Identity, Metadata, Policy};
 use crate::system::Inode;
 
-/// The work is given up after this many attempts were torn by commits, if the time is over too.
+/// Torn attempts end the work once there are this many of them and [`DEADLINE`] has passed.
 const TORN_ATTEMPTS: u32 = 5;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
@@ -166,7 +166,7 @@ fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, Torn<'_>>> 
     Ok(Ok(snapshots))
 }
 
-/// The attempts at one piece of work. They go on for as long as lookups wait, and until [`TORN_ATTEMPTS`] were torn.
+/// The attempts at one piece of work.
 struct Attempts {
     start: Instant,
     torn: u32,
@@ -178,7 +178,9 @@ impl Attempts {
         Self { start: Instant::now(), torn: 0, pause: Duration::from_millis(1) }
     }
 
-    /// Waits before the next attempt; false if there were enough attempts.
+    /// Waits before the next attempt; false to give up.
+    ///
+    /// It gives up only after [`DEADLINE`], and after a torn attempt only if [`TORN_ATTEMPTS`] were torn.
     fn again(&mut self, failed: InVain) -> bool {
         self.torn += u32::from(failed == InVain::Torn);
         if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TORN_ATTEMPTS) {
@@ -195,7 +197,7 @@ impl Attempts {
 enum InVain {
     /// A commit was being applied all the time, so its writer may be stopped or dead.
     NotBegun,
-    /// A commit came in between.
+    /// A commit came in during the attempt.
     Torn,
 }
 

@@ -52,9 +52,10 @@ pub(crate) struct View {
 /// Findings of slow lookups about a view, for the fast ones.
 #[derive(Debug)]
 pub(super) struct Shortcut {
-    /// The last even epoch at which a lookup found no flag set, for keys and for hashes; [`CLOSED`] if they must not take
-    /// the shortcut.
+    /// The last even epoch at which a lookup of a key found no flag set; [`CLOSED`] if lookups of keys must not take the
+    /// shortcut.
     pub(super) of_keys: AtomicU64,
+    /// The same for lookups of hashes.
     pub(super) of_hashes: AtomicU64,
     /// Whether the filter is marked.
     pub(super) is_marked: bool,

@@ -14,11 +14,11 @@ use super::{Lookup, Reader};
 use crate::cuckoo::Key;
 use crate::error::{Error, Result};
 
-/// The most lookups from one look at the clock to the next.
+/// The clock is read at least once in this many lookups.
 const MOST: u32 = 32;
-/// If the lookups since the last look have taken so long, the next one looks again. Longer than the clock's tick.
+/// If this long has passed since the clock was last read, the next lookup reads it again. Longer than the clock's tick.
 const SLOW: Duration = Duration::from_millis(30);
-/// How old the last look at the name may be.
+/// The time from one look at the name to the next.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The time since some moment. The coarse clock, with ticks of a few milliseconds, costs less than the fine one.
@@ -64,11 +64,13 @@ pub struct Lookups {
     reader: Reader,
     /// The view that was last looked into; `None` during a lookup.
     view: Cell<Option<Arc<View>>>,
-    /// Lookups until the next look at the clock, and from the last one to that one.
+    /// Lookups that do not read the clock before the next one that does.
     left: Cell<u32>,
+    /// Lookups from the last reading of the clock to the next.
     interval: Cell<u32>,
-    /// The last look at the clock, and at the name.
+    /// The time of the last reading of the clock.
     clock: Cell<Duration>,
+    /// The time of the last look at the name.
     name: Cell<Duration>,
 }
 

@@ -158,7 +158,7 @@ impl Queue {
         crowded.into_iter().for_each(Waker::wake);
     }
 
-    /// All jobs, once there are some, or at this time; `None` if no more will come.
+    /// Waits until there are jobs, or until this time, and takes all of them. `None` if no more will come.
     fn take(&self, until: Option<Instant>) -> Option<Vec<Job>> {
         let mut state = self.state();
         while state.jobs.is_empty() && !state.ending {

@@ -234,7 +234,7 @@ impl ShardChanges {
     }
 }
 
-/// Keys that are new, or were removed, by their places; and what was added for them.
+/// The places of the keys that are new or were removed, and the records added for them.
 type Changed = (Vec<usize>, Vec<(RecordKey, i64)>);
 
 impl RecordBuffer {

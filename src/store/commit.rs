@@ -139,7 +139,7 @@ impl Store {
                     return Ok(Committed::New(version));
                 }
                 Ok(None) => {}
-                // If the version counts, the newest one has its token; if it does not, its base is given up.
+                // If the version counts, the newest one has its token. If it does not, a vacuum has given up its base.
                 Err(Error::Overtaken { version, .. }) if change.token.is_some() => passed = Some(version),
                 Err(error) => return Err(error),
             }
@@ -264,7 +264,7 @@ impl Store {
         Ok(())
     }
 
-    /// The text of a version. It is read back, and an error if a reader would refuse it.
+    /// The text of a version. Fails if a reader would refuse it: the text is read back.
     pub(super) fn text_of(&self, version: &Version) -> Result<String> {
         let path = self.path_of(&files::version(version.number));
         let invalid = |field, found, expected| {

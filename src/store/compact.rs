@@ -3,8 +3,8 @@
 //!
 //! Invariants:
 //!
-//! 1. What is published changes no answer, except for false positives of the filters.
-//! 2. If another process has rewritten a shard or merged its runs, this gives way, and publishes nothing of it.
+//! 1. The published version changes no answer, except for false positives of the filters.
+//! 2. A fold or a merge is not published if another process has changed its shard or its runs since.
 //!
 //! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
 
@@ -89,7 +89,8 @@ impl Store {
         Ok(merged)
     }
 
-    /// Nothing, where a vacuum has given up the version that the work was based on, with the files that it needs.
+    /// Turns an error into `Ok(None)` if a vacuum has given up the version `base`, and so may have removed files that the work
+    /// needed.
     fn or_give_way(&self, base: &Version, done: Result<Option<Version>>) -> Result<Option<Version>> {
         match done.map_err(|error| self.given_up(base.number, error)) {
             Err(Error::Expired { .. } | Error::Overtaken { .. }) => Ok(None),
@@ -210,7 +211,7 @@ impl Store {
         pending > self.due_at(version, shard) && !was_full
     }
 
-    /// The records beyond which a shard is folded: from a half of what is worth rewriting it to the whole.
+    /// With more pending records than this, a shard is folded: 0.5 to 1 times [`worth_rewriting`], drawn for each shard.
     pub(super) fn due_at(&self, version: &Version, shard: u32) -> u64 {
         let half = worth_rewriting(version, shard) / 2;
         half + drawn(self, version, shard, half)
@@ -268,7 +269,8 @@ impl Store {
             for one in sealed {
                 let is_same = |shard: &u32| name(base.version(), *shard) == name(newest, *shard);
                 let Some(shard) = one.shard.filter(is_same) else { continue };
-                // Records that are folded now lie beside later ones, and would count twice; or are gone with these.
+                // A later run may hold the folded records, merged with newer ones: they would count twice beside this file.
+                // Or a newer removal has cancelled them, and this file would bring them back.
                 if base.is_merged_in(newest, shard)? {
                     continue;
                 }
@@ -320,7 +322,8 @@ impl Store {
         Ok(published)
     }
 
-    /// Publishes what `next` makes of the newest version; nothing if it gives way, or a vacuum has given up the base.
+    /// Publishes the version that `next` makes from the newest one. Publishes nothing if `next` returns `None`, or if a vacuum
+    /// has given up the base.
     pub(super) fn publish_upkeep(
         &self,
         base: u64,
@@ -341,7 +344,7 @@ impl Store {
                 base,
                 ..next
             };
-            // If a vacuum has passed it, it may count all the same: its files must stay.
+            // If a vacuum has passed the number, the call fails. The version may count all the same, so its files must stay.
             if let Some(version) = self.put_version(next, newest.number)? {
                 events::store_compacted(&self.root, operation, version.number);
                 return Ok(Some(version));
@@ -350,7 +353,7 @@ impl Store {
     }
 }
 
-/// Whether a version has so few records that nothing of it need be opened to know.
+/// Whether a version has so few records in all that no shard can be due. Opens no file.
 fn no_shard_is_due(version: &Version) -> bool {
     let records: u64 = version.runs.iter().map(|run| run.records).sum();
     records < worth_rewriting(&Version::first([0; 16], 0), 0) / 2

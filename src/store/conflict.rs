@@ -78,8 +78,9 @@ pub(super) struct Again<'a> {
 }
 
 impl Again<'_> {
-    /// Whether a key is there in each of the two versions, if they hold another number of copies of it. In a set, the key
-    /// was absent before; in a forgetting store only keys count that were.
+    /// `Some((was there, is there))` if the number of copies of a key differs between the two versions.
+    ///
+    /// In a set, the key must have been absent before. In a forgetting store, a key that was there before counts as unchanged.
     pub(super) fn changed(&self, key: RecordKey, shard: u32) -> Result<Option<(bool, bool)>> {
         let Self { before, now } = *self;
         let name = |version: &Version| version.shards.get(&shard).map(|file| file.name);

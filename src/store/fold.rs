@@ -1,5 +1,5 @@
-//! Working copies of shards, and folding a shard's pending records into one (`format-spec/STORE.md`, sections 8 and
-//! 12.4).
+//! Working copies of shards, and folding a shard's pending records into its working copy (`format-spec/STORE.md`,
+//! sections 8 and 12.4).
 //!
 //! Crash cases: until its commit, a fold leaves a working copy or a file that no version names. A vacuum removes them.
 
@@ -18,16 +18,16 @@ use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Reader, Writer};
 
 /// Keys that are folded together.
 const BLOCK: usize = 1 << 16;
-/// Records that cost less than the smallest file.
+/// Even beside the smallest file, this many records cost less than writing the file anew.
 const FEW_RECORDS: u64 = 8192;
 
-/// Records of a shard beyond which they cost more than its file written anew.
+/// With more pending records than this, a shard is cheaper to write anew.
 pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
     let entries = version.shards.get(&shard).map_or(0, |file| file.entries);
     FEW_RECORDS.max(entries / 16)
 }
 
-/// Records of a shard beyond which an update rewrites it: from what is worth that to half as much again.
+/// With more records than this, an update rewrites a shard: 1 to 1.5 times [`worth_rewriting`], drawn for each shard.
 pub(super) fn rewritten_at(store: &Store, version: &Version, shard: u32) -> u64 {
     let worth = worth_rewriting(version, shard);
     worth + drawn(store, version, shard, worth / 2)

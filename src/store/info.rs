@@ -75,9 +75,9 @@ pub struct StoreInfo {
     pub pending: u64,
     /// Bytes of all runs.
     pub run_bytes: u64,
-    /// Entries in the files of all shards, and `pending`. In a set that is what the files will have once all is folded,
-    /// less keys that look alike to the filter. In any other store it is the most that they can have: a record may
-    /// bring a further copy of a key or take one, or refresh a key that is there.
+    /// Entries in the files of all shards, plus `pending`: the most entries that the files can have once all records are
+    /// folded. A set has fewer then if a filter cannot distinguish some of the keys. Any other store may have fewer: a record
+    /// may add a further copy of a key, remove one, or refresh a key that is there.
     pub entries: u64,
     /// Bytes of all files of shards, and of all runs.
     pub bytes: u64,

@@ -94,7 +94,7 @@ struct Opened {
     copy: OnceLock<Reader>,
 }
 
-/// A file that is not open, and its place.
+/// A file that is still to open, and where the open file is kept.
 enum Closed<'a> {
     Shard(u32, &'a ShardFile, &'a Opened),
     Run(&'a RunFile, &'a OnceLock<Run>),

@@ -26,8 +26,9 @@ pub(super) use write::RunWriter;
 pub(super) const PAGE: usize = 4096;
 /// Bytes of a page before its checksum.
 const BODY: usize = PAGE - 4;
-/// Records of a page, and where their words begin.
+/// Records of a page.
 pub(super) const RECORDS: u64 = 341;
+/// The offset of the records' words in a page; their positions come first.
 const WORDS: usize = 8 * RECORDS as usize;
 /// Entries of the index in a page.
 const ENTRIES: u64 = 1023;
@@ -36,15 +37,16 @@ const RECORDS_AN_ENTRY: u64 = 8;
 const MAX_INDEX_BITS: u32 = 29;
 /// Records that a run has at most.
 pub(super) const MAX_RECORDS: u64 = u32::MAX as u64;
-/// The highest epoch of any store: of one with epochs of a millisecond.
+/// The highest epoch that any store can have. The epochs of such a store last one millisecond.
 const MAX_EPOCHS: u64 = 1 << 53;
 const MAGIC: [u8; 8] = *b"gowkruns";
 const FORMAT: u32 = 1;
 
 const _: () = assert!(WORDS + 4 * RECORDS as usize == BODY && 4 * ENTRIES as usize == BODY);
 
-/// Bits of `loc` that a record keeps: the low ones, and the high ones.
+/// Low bits of `loc` that a record keeps.
 const LOW: u32 = 13;
+/// High bits of `loc` that a record keeps.
 const HIGH: u32 = 10;
 const KEY_BITS: u32 = LOW + HIGH;
 
@@ -79,11 +81,12 @@ pub(super) struct Record {
     pub(super) value: i64,
 }
 
-/// Copies that one record can add, and take.
+/// The most copies that one record can add.
 const MOST: i64 = 255;
+/// The most copies that one record can remove, as a negative number.
 const LEAST: i64 = -256;
 
-/// Epochs from a run's to the expiry of its records, at most.
+/// The most epochs from a run's epoch to the expiry of one of its records.
 const MOST_EPOCHS: i64 = 15;
 
 impl Record {
@@ -118,7 +121,7 @@ impl Record {
         })
     }
 
-    /// How many records that takes.
+    /// The number of records from [`all_of`](Self::all_of).
     pub(super) const fn needed(copies: i64) -> u64 {
         let most = if copies < 0 { -LEAST } else { MOST };
         copies.unsigned_abs().div_ceil(most as u64)
@@ -138,7 +141,8 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// The lowest number of bits whose entries stand for few records each.
+    /// The fewest bits at which an entry stands for at most [`RECORDS_AN_ENTRY`] records on average, up to
+    /// [`MAX_INDEX_BITS`].
     fn index_bits(records: u64) -> u32 {
         let entries = records.div_ceil(RECORDS_AN_ENTRY).next_power_of_two();
         entries.trailing_zeros().min(MAX_INDEX_BITS)

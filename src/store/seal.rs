@@ -78,8 +78,8 @@ impl Update {
         })
     }
 
-    /// The shards that a commit would fold at once, mostly for the records of this update. They can be sealed as files, which
-    /// saves the fold, if the base is the newest version still: a file may be in conflict where records are not.
+    /// The shards that this commit would make due for a fold, mostly by records of this update. Sealing them as files saves
+    /// the fold. None if the base is no longer the newest version: a file may be in conflict where records are not.
     pub(super) fn with_many(&self, newest: &Version) -> Vec<u32> {
         let (store, base) = (&self.store, &self.base);
         if !store.folds || newest.number != self.base().number {
@@ -100,7 +100,7 @@ impl Update {
     pub(super) fn seal_records(&self, many: &[u32], sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
         let mut sealed = self.seal_files(many, sealing)?;
         let run = match self.seal_run(&sealed) {
-            // The files may have taken the room.
+            // The files may have filled the disk. They are removed, and one run gets all records.
             Err(_) if !sealed.is_empty() => {
                 self.store.discard(&sealed);
                 sealed.clear();
@@ -113,7 +113,7 @@ impl Update {
         Ok(sealed)
     }
 
-    /// A file for each of these shards, with its records. Where that fails, the records are for the run.
+    /// Seals a file with its records for each of these shards. If that fails for a shard, its records are left to the run.
     fn seal_files(&self, many: &[u32], sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
         let Self { store, base, scratch, shards, .. } = self;
         let sealed = divided(many.to_vec(), to_seal(store.options.threads), |shard| {
@@ -134,7 +134,7 @@ impl Update {
         Ok(sealed.into_iter().flatten().collect())
     }
 
-    /// One run of the records of all shards without these files, synced and in its place; `None` without records.
+    /// Seals one run with the records of all shards that none of these files is for. `None` without records.
     fn seal_run(&self, files: &[Sealed]) -> Result<Option<Sealed>> {
         let shards: Vec<u32> = files.iter().filter_map(Sealed::shard).collect();
         let (number, at_most) =

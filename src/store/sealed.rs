@@ -136,8 +136,8 @@ impl Store {
         Ok(Some(Sealed { store, shard, base, uuid, commit, bytes, entries, rate, fold, epoch }))
     }
 
-    /// Removes files that this process has sealed, and that no version names or ever will: their commit ended in a conflict
-    /// or gave way. What cannot be removed is left to the vacuum.
+    /// Removes files that this process has sealed and that no version will ever name, for example after a conflict. The
+    /// vacuum removes the files that this cannot remove.
     pub(super) fn discard<'a>(&self, sealed: impl IntoIterator<Item = &'a Sealed>) {
         for sealed in sealed {
             let _ = self.storage.delete(&sealed.file());

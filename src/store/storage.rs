@@ -42,7 +42,7 @@ use crate::Options;
 use crate::error::{Error as FilterError, Result as FilterResult};
 use crate::system::Rights;
 
-/// Requests to a server of objects, with all that were repeated.
+/// Requests to a server of objects. Each repetition of a request counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -201,7 +201,7 @@ pub(super) trait Storage: Debug + Send + Sync {
     /// Gives `bytes` this name unless it is taken. A folder makes a draft under the name `draft` first, and asks `due`
     /// whether to take the last step.
     ///
-    /// Fails if this call has given the name to nothing, and never will.
+    /// An error means that this call has not given the name to `bytes`, and can no longer do so.
     fn put_if_absent(
         &self,
         name: &str,

@@ -15,8 +15,8 @@ pub(super) const FORMAT: u64 = 1;
 /// The most bytes that `store.toml` and version files may have. No valid version is longer: a byte of a string takes at
 /// most six bytes of text, a token's table takes 256 without its strings, a shard's 640, and a run's 320.
 pub(super) const LONGEST: u64 = 1 << 28;
-/// Tokens of TOML, with whitespace and newlines, that a table of a version has at most: it has nine fields of seven tokens.
-/// A parser takes some 50 bytes of memory for each token, whatever it is.
+/// The most TOML tokens in a table of a version, whitespace and newlines included. A table has nine fields of seven tokens. A
+/// parser takes some 50 bytes of memory for each token, whatever it is.
 pub(super) const TOKENS_OF_TABLE: usize = 80;
 /// The part of the last line before the checksum.
 const SEAL: &str = "# crc32 = ";

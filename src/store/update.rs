@@ -144,7 +144,8 @@ impl Update {
         Ok(by_index(refused))
     }
 
-    /// The keys divided by shard: a part for each thread that is worth starting, with the index of its first key.
+    /// The keys, cut into one part for each thread that is worth starting. Each part comes with the index of its first key, and
+    /// has its keys sorted by shard.
     fn partition<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<(u32, Partition)>> {
         let threads = self.store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = keys.len().div_ceil(threads).max(1);
@@ -181,7 +182,7 @@ impl Update {
     }
 }
 
-/// The hashes of a shard from all parts, in the order of their keys, and the indices of these.
+/// The hashes of a shard from all parts, in the order of their keys, and the indices of these keys.
 fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
     let count = parts.iter().map(|(_, part)| part.hashes_of(shard).len()).sum();
     let (mut hashes, mut indices) = (Vec::with_capacity(count), Vec::with_capacity(count));

@@ -87,10 +87,12 @@ pub struct Vacuumed {
     pub uploads_hidden: bool,
 }
 
-/// The lowest numbers of a version that stays, and of a base that updates may have.
+/// The numbers below which a vacuum removes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cutoffs {
+    /// The lowest number of a version that stays for its age or its number.
     first: u64,
+    /// The lowest number of a version that updates may have as their base.
     fence: u64,
 }
 
@@ -98,7 +100,7 @@ struct Cutoffs {
 struct VacuumPlan {
     limits: Cutoffs,
     staying: Staying,
-    /// Whether a version must say so first.
+    /// Whether a new version must publish the limits before anything is removed.
     is_new: bool,
 }
 
@@ -106,20 +108,21 @@ struct VacuumPlan {
 struct Staying {
     /// Versions that the last tokens of applications are based on, ascending.
     bases: Vec<u64>,
-    /// The files and runs that these versions name, and all from the first limit on.
+    /// The files of shards that these versions name, or any version from `Cutoffs::first` on.
     files: BTreeSet<(u32, Name)>,
+    /// The runs that the same versions name.
     runs: BTreeSet<Name>,
 }
 
 impl Store {
-    /// Removes versions that are not to be kept, files that only they name, and what updates have left that can no
-    /// longer be committed.
+    /// Removes versions that are not to be kept, files that only they name, and files of updates that can no longer be
+    /// committed.
     ///
     /// Readers of a version that was removed get [`Error::Vacuumed`] at the next shard that they have not opened yet, and
     /// updates that are based on one get [`Error::Expired`]. Nothing is removed if a version that stays cannot be read.
     ///
     /// The version that each application's last commit with a [`Token`] was based on stays, whatever its age, so that a
-    /// retry is judged as the first attempt was. A commit with a higher token, even of no change, gives it free.
+    /// retry is judged as the first attempt was. A commit with a higher token, even of no change, lets it go.
     pub fn vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
         self.left_open.take();
         let mut vacuumed = Vacuumed::default();

@@ -123,7 +123,7 @@ impl Version {
         number >= self.first || self.bases().any(|base| base == number)
     }
 
-    /// Whether the last token of this one's application is this one or a later one.
+    /// Whether the last token of the same application in this version is `token` or a later one.
     pub(super) fn has_reached(&self, token: &Token) -> bool {
         self.tokens.get(&token.application).is_some_and(|done| done.number >= token.number)
     }

@@ -33,8 +33,9 @@ use super::files::{Files, Inode, inode_of};
 use super::rights::Rights;
 use crate::error::{Error, IoContext, Result};
 
-/// The pause between two tries of a lock: the first one, and the longest.
+/// The pause after the first try of a lock. It grows with each try.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
+/// The longest pause between two tries of a lock.
 const LAST_PAUSE: Duration = Duration::from_millis(5);
 
 /// A lock on a file, given up when dropped.
@@ -172,8 +173,9 @@ impl Presence {
     }
 }
 
-/// The bytes of the data file that presence and turn lock: `format-spec/README.md`, section 7.1.
+/// The byte of the data file that presence locks: `format-spec/README.md`, section 7.1.
 pub(super) const PRESENCE: u64 = crate::format::LIVE;
+/// The byte of the data file that turn locks.
 pub(super) const TURN: u64 = PRESENCE + 1;
 
 /// A lock on one byte of a file, given up when dropped.

@@ -28,8 +28,9 @@ compile_error!(
 );
 
 const PAGE_BYTES: usize = PAGE as usize;
-/// The number of words of a region, and of the start of the live area that every lookup reads.
+/// Words of a region.
 const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
+/// Words of the live area's head, which every lookup reads.
 pub(crate) const HEAD_WORDS: usize = 5;
 
 const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8));
@@ -325,10 +326,10 @@ impl RegionsMut {
     /// Memory without a file for `count` empty regions; `None` if it cannot be had, or is more than an eighth of the memory
     /// that this process may use.
     pub(crate) fn in_memory(count: u64) -> Option<Self> {
-        /// Of half the memory.
+        /// At most a quarter of the half that [`is_exceeded_by`] allows.
         const SHARE: u64 = 4;
-        /// On a virtual machine, getting 108 huge pages that had not been used lately took 0.35 to 0.5 s, and small pages for
-        /// as much memory 0.07 s.
+        /// Up to this many bytes lie in huge pages. On a virtual machine, getting 108 huge pages that had not been used
+        /// lately took 0.35 to 0.5 s. Small pages for as much memory took 0.07 s.
         const HUGE: u64 = 64 << 20;
         const HUGE_PAGE: u64 = 2 << 20;
         let length = count.checked_mul(REGION)?;

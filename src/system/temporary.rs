@@ -50,8 +50,8 @@ fn is_stale(number: u64, path: &Path) -> bool {
     let mut found = [0; 16];
     let Ok(length) = file.read_at(&mut found, 0) else { return false };
     let head = temporary_head(number);
-    // A power cut can leave each byte as it was before or after a write of gowk: 0, the head's, or the superblock's. A
-    // file that was never synced may be empty.
+    // A writer writes the temporary head, and later the superblock over it. A power cut can leave each byte in one of three
+    // states: 0, from the head, or from the superblock. A file that was never synced may be empty.
     Kind::ALL.map(superblock_head).iter().any(|sealed| {
         let mut bytes = found.iter().zip(head.iter().zip(sealed)).take(length);
         bytes.all(|(byte, (head, sealed))| [0, *head, *sealed].contains(byte))

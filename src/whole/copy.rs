@@ -37,9 +37,8 @@ impl Reader {
         self.copy(destination.as_ref(), true, progress)
     }
 
-    /// Copies the filter, as of one commit, to the bytes of a file as [`copy_to`](Self::copy_to) makes it: with a uuid of its
-    /// own, at a checkpoint. [`Reader::from_bytes`] reads them, and written to a file they are a
-    /// filter.
+    /// Copies the filter, as of one commit, to the bytes of a file such as [`copy_to`](Self::copy_to) makes. The copy has its
+    /// own uuid and needs no journal. [`Reader::from_bytes`] reads the bytes; written to a file, they are a filter.
     ///
     /// Takes memory for the whole file. Fails as `copy_to` does, and with [`Error::Io`] if there is no memory.
     pub fn copy_to_bytes(&self) -> Result<Vec<u8>> {

@@ -22,8 +22,8 @@ struct Cut {
     doublings: u32,
     /// Regions of each part.
     regions: u64,
-    /// The generation of each part: the filter's doublings and the ones above, as far as the part's regions can be halved
-    /// again.
+    /// The generation of each part: the doublings of the filter plus `doublings`, but no more than the part's regions can be
+    /// halved.
     generation: u32,
 }
 
@@ -47,8 +47,8 @@ impl Cut {
     /// `None` if no number of doublings makes equal parts.
     fn new(geometry: Geometry, parts: u64) -> Option<Self> {
         let regions = geometry.regions();
-        // No more doublings than the format has room for: further ones would shift bits out, and 0 regions can be
-        // divided by any number.
+        // The format has room for no more doublings. A further one could shift all bits out, and 0 regions can be divided by
+        // any number.
         let most = (MAX_REGIONS / regions).checked_ilog2()?;
         let doublings = (0..=most).find(|doublings| (regions << doublings).is_multiple_of(parts))?;
         let regions = (regions << doublings) / parts;

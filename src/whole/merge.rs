@@ -228,7 +228,7 @@ impl Pass<'_> {
         let epoch = self.now.max(of_theirs);
         let theirs = if regions == self.their_regions() {
             let mut words = self.read_theirs(region)?;
-            // What has expired is not stored, and covers nothing.
+            // Expired entries are not stored, and cover no other entry.
             with_any_width!(their_width, W => {
                 forgetting::bring::<W>(&mut *words, of_theirs..epoch, &mut Delta::default());
             });

@@ -11,12 +11,13 @@ use crate::error::{Error, Result};
 #[cfg(doc)]
 use crate::options::Options;
 
-/// The fewest and the most keys of a batch that are partitioned at a time. The most bounds the memory.
+/// The fewest keys of a batch that are partitioned at a time, if it has as many.
 const FEWEST: usize = 1 << 18;
+/// The most keys of a batch that are partitioned at a time. It bounds the memory.
 const MOST: usize = 1 << 22;
-/// Between them, keys for each region. More keys a region use each cached region more often, but a larger block takes
-/// more memory and cache. A new filter of 22 MB was filled fastest with 2^18 keys at a time, a filter of 216 MB with
-/// 2^22.
+/// Between these bounds, this many keys for each region are partitioned at a time. More keys use each cached region more
+/// often, but a larger block takes more memory and cache. A new filter of 22 MB was filled fastest with 2^18 keys at a
+/// time, a filter of 216 MB with 2^22.
 const KEYS_A_REGION: usize = 640;
 /// The same in a published file, whose regions are unpacked and packed again for each block. In a file of 22 MB, 349
 /// regions, removing 2^20 keys took 45 ms as one block, and 51 to 53 as two.

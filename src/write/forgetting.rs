@@ -1,8 +1,8 @@
 //! Forgetting: the epoch of a transaction, inserts of keys seen at a time, and the sweep of expired entries.
 //! `format-spec/README.md`, section 4.10.
 //!
-//! Invariant: no slot holds the code of an epoch that has passed. So before the epoch goes on, all entries are emptied
-//! whose code would come round again.
+//! Invariant: no slot holds the code of an epoch that has passed. So before the epoch moves on, the writer empties all
+//! entries whose code would stand for a later epoch from then on.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -20,8 +20,9 @@ use crate::cuckoo::{
 use crate::error::{Error, Result};
 use crate::options::Options;
 
-/// A commit sweeps this part of all regions, and at least [`LEAST`]: a round takes as many commits at most.
+/// A commit sweeps one of this many parts of the regions, so at most this many commits sweep all of them.
 const PARTS: u64 = 64;
+/// The fewest regions that a commit sweeps, if as many are left.
 const LEAST: u64 = 16;
 
 /// Regions to sweep before checking again whether a copy of the file is worth its memory.
@@ -69,7 +70,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sweeps the regions up to this one of what expires in the epoch now.
+    /// Empties the entries that expire in the current epoch, in all regions below this one.
     fn sweep_to(&mut self, region: u64) -> Result<()> {
         while self.counts.swept < region {
             let until = region.min(self.counts.swept + TOGETHER);

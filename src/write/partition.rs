@@ -24,7 +24,7 @@ const AHEAD: usize = 16;
 /// With at least this many keys for a region of a published file, unpacking the region first is cheaper than finding
 /// each changed bucket.
 const KEYS_WORTH_UNPACKING: usize = 200;
-/// The changes as which it counts to unpack a region and pack it again: three batches that do so with every region cost as
+/// Unpacking a region and packing it again counts as this many changes. Three batches that do so with every region count as
 /// much as a copy of the file.
 const UNPACKED: usize = (CHANGES_A_PAGE * PAGES_PER_REGION as usize).div_ceil(3);
 /// With fewer keys, starting a thread costs more than it saves.

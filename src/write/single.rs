@@ -1,9 +1,11 @@
 //! The shortcut of single inserts and removals: the few instructions that most of them need.
 //!
 //! While an insert waits for memory, the processor works at several others, if each has few instructions and no branch that
-//! it would have to guess. So inserts that need a search, the verification of a page or an error are left
-//! to `transaction.rs`; each width has functions of its own, chosen once for all keys; and changes of a published file
-//! that are not made in a copy have another one, as what may allocate takes registers.
+//! it would have to guess. So:
+//!
+//! - `transaction.rs` does the inserts that need a search or the verification of a page, or that fail.
+//! - Each width has its own functions, chosen once for all keys.
+//! - Changes beside a published file, in no copy of it, have their own functions: code that may allocate takes registers.
 
 use std::convert::Infallible;
 

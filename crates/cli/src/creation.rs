@@ -11,8 +11,8 @@ use super::failure::Failure;
 use super::output;
 use super::quantity;
 
-/// The false-positive rate of a filter that `dedup` creates. A false positive loses a new row; one more byte a key
-/// costs less.
+/// The false-positive rate of a filter that `dedup` creates. Each false positive loses a new row, which is worse than the one
+/// more byte a key that this rate takes.
 pub(super) const DEDUP_RATE: Option<f64> = Some(1e-5);
 /// The same for a forgetting filter, where 1e-5 would take two more bytes a key.
 pub(super) const FORGETTING_RATE: Option<f64> = Some(1e-4);

@@ -29,7 +29,7 @@ pub(super) fn bar(wanted: bool, prints: bool) -> ProgressBar {
     if shows { ProgressBar::no_length().with_message("0 keys") } else { ProgressBar::hidden() }
 }
 
-/// Shows in this bar how far doublings are, and fetching files of a store; or, if it is hidden, in bars of their own.
+/// Shows the progress of doublings, and of fetching files of a store, in this bar. If it is hidden, each has its own bar.
 pub(super) fn of_options(bar: &ProgressBar, options: Options) -> Options {
     if bar.is_hidden() {
         return bar::fetching(options).growth_progress(bar::of("doubling"));

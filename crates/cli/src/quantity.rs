@@ -32,7 +32,7 @@ pub(super) fn requests(requests: &Requests) -> String {
     )
 }
 
-/// The digits in front of a unit, and what the unit stands for; without one of these units the whole text, and `one`.
+/// The text before the unit, and the value of the unit. Without one of these units, the whole text and `one`.
 pub(super) fn split<T: Copy>(text: &str, units: [(char, T); 4], one: T) -> (&str, T) {
     let unit = units.into_iter().find_map(|(unit, stands_for)| {
         Some((text.strip_suffix([unit, unit.to_ascii_lowercase()])?, stands_for))

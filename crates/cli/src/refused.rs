@@ -32,7 +32,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Of keys for this filter or store. Without an output they are named and counted only.
+    /// For the keys of this filter or store. Without an output, refused keys are only named and counted.
     pub(super) fn new(file: &Path, is_store: bool, json: bool, output: Option<Output>) -> Self {
         Self { file: file.to_owned(), is_store, json, output, named: 0, count: 0, first: None }
     }
@@ -96,8 +96,8 @@ impl Refusals {
         }
     }
 
-    /// The end of a run that committed its `keys` keys except keys without room, which are in the file `written` unless
-    /// they were written here. If a signal has ended it, lack of room is only noted.
+    /// The outcome of a run that took `keys` keys and committed all of them but the refused ones. If these were not written
+    /// to the output here, `written` is the file that has them. After a signal, lack of room is only noted.
     pub(super) fn outcome(
         mut self,
         keys: u64,

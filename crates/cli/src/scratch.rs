@@ -40,7 +40,7 @@ impl Scratch {
                     remove_left(parent, lock.metadata().map_err(failed("look at a folder in"))?.uid());
                     return Ok(Self { folder, _lock: Some(lock) });
                 }
-                // Another run took it for one that was left, before it was locked.
+                // Before it was locked, another run took it for the folder of a killed run.
                 Ok(None) => {}
                 Err(_) => return Ok(Self { folder, _lock: None }),
             }
@@ -52,7 +52,7 @@ impl Scratch {
     }
 }
 
-/// Removes the folders that killed runs of this user have left. What cannot be removed stays.
+/// Removes the folders that killed runs of this user have left. A folder that cannot be removed stays.
 fn remove_left(parent: &Path, user: u32) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();

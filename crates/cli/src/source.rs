@@ -316,7 +316,7 @@ impl One<'_> {
             Some(skip) => {
                 let mut tally = Tally::default();
                 tally.skip(&skip);
-                // One that ends the run is named by the error, and not counted beside it.
+                // If the record ends the run, the error names it, and it is not counted.
                 self.check(skip, records)?;
                 self.skipped.add(&tally);
             }
@@ -351,8 +351,8 @@ impl One<'_> {
     }
 }
 
-/// Notes how many records of an input had no key; `done` says what was done with records that lack a field, and `time` what
-/// their times are called.
+/// Notes how many records of an input had no key. `done` says what was done with records that lack the field or a time, as in
+/// "skipped". `time` is the word for their times.
 pub(super) fn note_skipped(
     input: impl fmt::Display,
     skipped: &Tally,
@@ -374,7 +374,8 @@ pub(super) fn note_skipped(
     }
 }
 
-/// Notes how many keys of a file were late or early, as `number` writes it; `not` says what was not done with them.
+/// Notes how many keys of a file were late or early. `number` formats the counts. `not` says what was not done with
+/// the keys, as in "not stored".
 pub(super) fn note_untimely(file: &Path, keys: &Tally, not: &str, number: fn(u64) -> String) {
     for (keys, which, why) in [
         (keys.late, "late", "the filter has forgotten their times"),
@@ -433,8 +434,8 @@ fn length(path: &Path) -> Option<u64> {
     file(path).ok()?.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
 }
 
-/// Fails if a file has other columns than the first one, or lacks the key's, before the verb does anything. Pipes are
-/// checked only when they are read.
+/// Fails if a file lacks a column of the key, or has other columns than the first file. The verb has changed nothing by
+/// then. Pipes are checked only when they are read.
 pub(super) fn check_headers<'a>(
     files: impl Iterator<Item = &'a Path>,
     rules: &Rules,

@@ -1,4 +1,4 @@
-//! Outputs are written by one run at a time, and a run that goes on cuts off only what it wrote itself.
+//! One run at a time writes to an output. A later run cuts off only bytes that a run with the same owner wrote.
 //!
 //! Invariants:
 //!
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const MARK: &str = "user.gowk";
 
-/// The name by which runs that go on for one another mark their outputs.
+/// The name with which runs of the same verb or job, into the same filter, mark their outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner([u8; 16]);
 
@@ -49,9 +49,9 @@ impl Owner {
 /// The state in which a run found an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// The last run that wrote to the file was one of its own, or there is no sign of another one.
+    /// The last run that wrote to the file had the same owner, or the file has no mark.
     Own,
-    /// The last run that wrote to the file was another one.
+    /// The last run that wrote to the file had another owner.
     Others,
     /// Another run writes to the file.
     Busy,

@@ -52,7 +52,7 @@ impl Content {
         Self::until(path, base, None, unpack)
     }
 
-    /// The same, but a plain file ends at `end`, if that is given.
+    /// Like [`open`](Self::open), but the content of an uncompressed file ends at the byte `end`, if given.
     pub(super) fn until(path: &Path, base: u64, end: Option<u64>, unpack: Unpack) -> Result<Self, Error> {
         let file = File::open(path).map_err(Error::of_input(path, "open"))?;
         let stream = file.try_clone().map_err(Error::of_input(path, "read"))?;

@@ -44,7 +44,7 @@ pub(super) fn span(text: &str) -> Option<Duration> {
 }
 
 impl Creation {
-    /// Asks for a filter or store of this kind, and that keeps keys as long, whether it exists or is created.
+    /// Adds the options that an existing filter or store must agree with, too: its kind, and how long it keeps keys.
     pub(super) fn ask(&self, options: Options) -> Options {
         let of = |text: &Option<String>| text.as_deref().and_then(span);
         let options = self.kind.into_iter().fold(options, Options::kind);

@@ -38,7 +38,7 @@ pub(super) struct Csv {
     /// The column of the time, and what it holds.
     time: Option<(usize, TimeKind)>,
     record: Record,
-    /// The header as it is in the file; `None` if there was none to pass over.
+    /// The header as it is in the file; `None` if the file has none.
     header: Option<Vec<u8>>,
     /// A key of several columns.
     key: Vec<u8>,
@@ -46,7 +46,7 @@ pub(super) struct Csv {
 
 impl Csv {
     /// Goes on at `position`, where `content` stands. Looks for the columns of the `key` and the time in the first record,
-    /// and passes over that record if it is a header. In the middle of a file with a header, it takes the columns from
+    /// and skips that record if it is a header. In the middle of a file with a header, it takes the columns from
     /// the beginning of the file at the path of `content`.
     pub(super) fn new(
         (key, rules): (&[Column], &Rules),

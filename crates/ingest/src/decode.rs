@@ -252,7 +252,7 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// Passes over zeros; false at the end of the stream.
+/// Skips zeros. True if another member begins, false at the end of the stream; fails with [`Trailing`] at anything else.
 fn begins_a_member(stream: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let waiting = stream.fill_buf()?;

@@ -50,8 +50,9 @@ pub(super) struct Engine<'a, 'w> {
     reached: Option<(usize, u64)>,
     /// The records of this run.
     tally: Tally,
-    /// Bytes that this run has read of inputs now finished, and all bytes that it has to read.
+    /// Bytes that this run has read of inputs now finished.
     bytes: u64,
+    /// All bytes that this run has to read.
     of_bytes: u64,
     started: Instant,
 }

@@ -45,8 +45,8 @@ impl Input {
     }
 }
 
-/// All inputs of a job in the order of their names, each once. Patterns pass over the job's own files; a path
-/// that names one of them is an error.
+/// All inputs of a job in the order of their names, each once. Patterns skip the job's own files; a path that names one of
+/// these files is an error.
 pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
     let own = Ownership::of(job);
     let mut inputs = Vec::new();

@@ -95,7 +95,7 @@ fn next(content: &mut Content, separator: u8, longest: usize) -> Result<Next, Er
 }
 
 /// The next line without its end; `None` at the end of the content, `Some(None)` for a line longer than [`LONGEST`],
-/// which is passed over.
+/// which is skipped.
 #[inline]
 pub(super) fn line(content: &mut Content, separator: u8) -> Result<Option<Option<&[u8]>>, Error> {
     match next(content, separator, LONGEST)? {

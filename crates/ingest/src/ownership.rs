@@ -74,8 +74,8 @@ pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// The filter or store, of any run, that a file belongs to, in words: the file must not be an output. `None` if there is
-/// none.
+/// The filter or store that a file belongs to, in words; `None` if it belongs to none. A file that belongs to one must not
+/// be an output of any run.
 pub fn of_any_filter(path: &Path) -> Option<String> {
     let real = Files::resolved(path);
     if is_filter(&real) {

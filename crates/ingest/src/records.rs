@@ -115,8 +115,8 @@ impl Input {
 }
 
 impl Records {
-    /// The records of a file in any format, with the arguments of [`Input::new`]. Of a Parquet file, `read` counts bytes in
-    /// proportion to the rows read. Fails if the file lacks a column of the key.
+    /// The records of a file in any format. The arguments are as for [`Input::new`]; for a Parquet file, `read` counts bytes
+    /// in proportion to the rows read. Fails if the file lacks a column of the key.
     pub fn of_file(
         name: impl Into<PathBuf>,
         file: File,
@@ -155,7 +155,7 @@ impl Records {
         of_source!(&self.0, source => source.header())
     }
 
-    /// Number of bytes taken from the content, after decompression; of a Parquet file, bytes of its keys.
+    /// Number of bytes taken from the content, after decompression. For a Parquet file, the bytes of its keys.
     pub fn offset(&self) -> u64 {
         of_source!(&self.0, source => source.offset())
     }

@@ -126,8 +126,8 @@ impl Rules {
         }
     }
 
-    /// What is wrong if none of the records has a key: most likely, the name of a field is, or the format. `None` if some
-    /// have one, or if all records are empty.
+    /// The problem of an input in which no record has a key. Most likely, the name of a field or the format is wrong. `None`
+    /// if some records have a key, or if all records are empty.
     pub fn none_found(&self, records: &Tally) -> Option<InputProblem> {
         let Tally { keys: 0, no_field, no_time, malformed, too_long, .. } = *records else { return None };
         match (self.format.field(), &self.time) {

@@ -81,7 +81,7 @@ pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(since)
 }
 
-/// The time since 1970 that a number gives, by its size.
+/// The time since 1970 that a number stands for. Its size gives the unit, from seconds to nanoseconds.
 pub(super) const fn since(number: u64) -> Duration {
     match number {
         0..SECONDS_BELOW => Duration::from_secs(number),

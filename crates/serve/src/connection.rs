@@ -15,9 +15,9 @@ use crate::request::Requests;
 use crate::server::Server;
 use crate::session::{Arguments, Session};
 
-/// Requests of a round at most.
+/// The most requests of a round.
 const ROUND: usize = 1024;
-/// What a connection without requests reads into.
+/// Bytes of the buffer of a connection that waits for requests.
 const SMALL: usize = 4 << 10;
 /// The most bytes that are read at a time, and that a connection may hold without asking.
 const LARGE: usize = 64 << 10;

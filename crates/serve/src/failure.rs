@@ -33,7 +33,7 @@ pub(crate) fn wrong_kind(found: Kind) -> Reply {
     ))
 }
 
-/// Whether the writer that failed so is of no more use.
+/// Whether a writer cannot be used any more after this error.
 pub(crate) fn ends_the_writer(error: &Error) -> bool {
     matches!(
         error.kind(),

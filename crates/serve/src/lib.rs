@@ -28,7 +28,7 @@ mod steps;
 
 use reply::Reply;
 
-/// Calls what may wait for the disk on a thread for that.
+/// Runs a call that may wait for the disk on a thread for blocking calls.
 async fn blocking<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> Result<T, Reply> {
     tokio::task::spawn_blocking(call)
         .await

@@ -173,7 +173,7 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
     }
 }
 
-/// No file descriptor is free, most of the time: some connection must end first.
+/// Waits before the next connection is accepted. Most often no file descriptor is free, and some connection must end first.
 async fn accept_later(error: &io::Error) {
     eprintln!("gowk-serve: cannot accept a connection: {error}");
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -30,8 +30,9 @@ struct Candidate {
     payload: u64,
     commit: u64,
     claimed: u32,
-    /// The CRC of its header's first bytes, and the running CRC at the beginning of its payload.
+    /// The CRC of its header up to the CRC field.
     head: u32,
+    /// The running CRC at the beginning of its payload.
     before: u32,
     is_right: Option<bool>,
 }

@@ -42,8 +42,9 @@ const PART: u64 = 16 << 20;
 const PARTS: u64 = 9000;
 /// Parts of a file that are moved at the same time.
 const AT_ONCE: usize = 4;
-/// Creates of one name that a server must decide between, and how often.
+/// Simultaneous creates of one name, of which a server must let one succeed.
 const CONTENDERS: u8 = 32;
+/// How often the server must do so.
 const ROUNDS: u8 = 4;
 
 pub(in super::super) struct S3Bucket {

@@ -14,14 +14,17 @@ use crate::store::files::{MAX_VERSION, Name};
 use crate::store::run;
 use crate::store::text::{self, from_hex, hex};
 
-/// Bytes of an operation, of the name of an application, and of the state that it keeps.
+/// The most bytes of an operation.
 pub(super) const MAX_OPERATION: usize = 256;
+/// The most bytes of an application's name.
 const MAX_APPLICATION: usize = 1024;
+/// The most bytes of the state that an application keeps.
 const MAX_STATE: usize = 1 << 20;
-/// Applications, and bytes of their names and states together.
+/// The most applications.
 const MAX_TOKENS: usize = 65_536;
+/// The most bytes of the names and states of all applications together.
 pub(super) const MAX_STRINGS: usize = 1 << 24;
-/// Runs that a version names at most.
+/// The most runs that a version names.
 pub(super) const MAX_RUNS: usize = 4096;
 
 /// The fields as they are in the file, none of them checked.
@@ -157,7 +160,7 @@ impl Version {
     }
 }
 
-/// Refuses fields, by name, for one file.
+/// Checks the fields of one file. Errors name the field and the file.
 struct Checker<'a>(&'a Path);
 
 impl Checker<'_> {
@@ -182,7 +185,7 @@ impl Checker<'_> {
         Err(self.refuse(field, found, format!("{low} to {high}")))
     }
 
-    /// Fails unless an epoch is 1 to the version's; 0 in a store that does not forget.
+    /// Fails unless an epoch is 1 to `now`, the version's epoch. In a store that does not forget, both must be 0.
     fn epoch(&self, field: &'static str, found: u64, now: u64) -> Result<()> {
         self.within(field, found, now.min(FIRST_EPOCH), now)
     }

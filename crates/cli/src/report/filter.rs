@@ -244,7 +244,7 @@ pub(super) fn expiries(page: &mut Page, info: &Info, parts: impl IntoIterator<It
         return;
     }
     let now = if info.keep_newest.is_some() { info.inserted } else { info.time.unwrap_or(0) };
-    // What has expired is one bar, whenever that was.
+    // All expired entries share one bar, whenever they expired.
     let (mut expired, mut left) = (0, BTreeMap::new());
     for Expiry { at, entries, .. } in parts {
         *(if at <= now { &mut expired } else { left.entry(at).or_insert(0_u64) }) += entries;

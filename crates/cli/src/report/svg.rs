@@ -129,8 +129,8 @@ pub(super) enum Scale {
     Decades,
 }
 
-/// Points joined by a line; and a limit, with its words. Some values stand at the left and some names below; the words
-/// of the points give the others.
+/// Points joined by a line, and a limit with its words. The scales show some of the values at the left, and some of the names
+/// below. The words of each point give its own.
 pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f64, String)>) -> String {
     let (top, height, left, right) = (10.0, 130.0, 84.0, 32.0);
     let on_scale = |value: f64| if scale == Scale::Decades { value.max(1e-300).log10() } else { value };

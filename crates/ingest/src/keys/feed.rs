@@ -135,7 +135,7 @@ impl<M, E> Feed<M, E> {
         }
     }
 
-    /// Waits until there is something to do; at the time `until` this is [`Next::Woken`]. Fails as
+    /// Waits for the next thing to do, and returns [`Next::Woken`] if nothing has come by the time `until`. Fails as
     /// [`try_next`](Self::try_next) does.
     pub fn next(&mut self, until: Option<Instant>) -> Result<Next<M>, E> {
         if let Some(next) = self.try_next()? {

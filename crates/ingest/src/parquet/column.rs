@@ -55,8 +55,9 @@ struct Batch {
     /// The definition level of each row; none if each row has a value.
     levels: Vec<i16>,
     values: Values,
-    /// Rows and values taken.
+    /// Rows taken.
     row: usize,
+    /// Values taken; a row without a value has none.
     value: usize,
 }
 

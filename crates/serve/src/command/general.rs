@@ -157,7 +157,7 @@ fn client(session: &mut Session, arguments: Arguments<'_>) -> Result<Reply, Repl
             shown(&session.name),
             if session.protocol() == Protocol::Resp3 { 3 } else { 2 }
         )),
-        // What clients say of themselves when they connect, and what has no meaning here.
+        // Accepted without effect: the names of client libraries, and settings that have no meaning here.
         (b"SETINFO", 4) | (b"NO-EVICT" | b"NO-TOUCH", 3) => Reply::OK,
         _ => return Err(unknown_subcommand(arguments)),
     })

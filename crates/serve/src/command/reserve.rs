@@ -8,12 +8,13 @@ use super::{is, number, shown, wrong_number};
 use crate::reply::Reply;
 use crate::session::{Arguments, Session};
 
-/// The rate and the capacity of a set that the first key creates, as RedisBloom has them.
+/// The rate of a set that the first key creates, as in RedisBloom.
 const BLOOM_RATE: f64 = 0.01;
+/// The capacity of a set that the first key creates, as in RedisBloom.
 const BLOOM_CAPACITY: u64 = 100;
 /// The capacity of a counting filter that the first key creates.
 const CUCKOO_CAPACITY: u64 = 1024;
-/// RedisBloom takes higher rates, and uses this one.
+/// The highest rate of a filter. RedisBloom accepts higher rates, but uses this one for them.
 const HIGHEST_RATE: f64 = 0.25;
 const MOST_EXPANSION: i64 = 32_768;
 const MOST_ITERATIONS: i64 = 65_535;

@@ -22,8 +22,9 @@ use super::Name;
 use crate::error::{Error as FilterError, IoContext, Result as FilterResult, Untrusted};
 use crate::system::{names, new_uuid};
 
-/// The folder of the cache, and the bytes that it may hold.
+/// The variable that names the folder of the cache.
 const FOLDER: &str = "GOWK_CACHE";
+/// The variable with the bytes that the cache may hold.
 const SIZE: &str = "GOWK_CACHE_SIZE";
 const DEFAULT_SIZE: u64 = 16 << 30;
 /// The operation that fails if the folder does not exist or cannot be written.

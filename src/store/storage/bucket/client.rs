@@ -29,9 +29,11 @@ use crate::error::Error as FilterError;
 const THREADS: usize = 2;
 /// Parts of files that are fetched at the same time, each held in memory.
 const PARTS: usize = 16;
-/// Tries of a request, and the time after which no other begins. The wait between two tries doubles.
+/// The most tries of a request.
 const TRIES: u32 = 9;
+/// The time after which no further try of a request begins.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The wait after the first try. It doubles with each try, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The code of an answer 404 that is about the bucket, and not about an object.
