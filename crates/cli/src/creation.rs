@@ -42,7 +42,7 @@ pub(super) struct Shape {
     #[arg(conflicts_with_all = ["counting", "forget_after", "forget_within", "refresh"])]
     keep_newest: Option<u64>,
 
-    /// Chance that a key that was never inserted is found, in a full filter that has never doubled; above 0, below 1, as
+    /// Chance that an absent key is found, in a full filter that has never doubled; above 0, below 1, as
     /// in 1e-3 or 0.1% [default: 0.001; where `dedup` creates the filter 1e-5, or 1e-4 if it forgets]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
     false_positive_rate: Option<f64>,
@@ -63,7 +63,7 @@ pub(super) struct Shape {
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     max_file_size: Option<u64>,
 
-    /// Expected false-positive rate that the filter may grow to; above 0, below 1 [default: no limit]
+    /// Rate that the filter may grow to, as expected of its slots; above 0, below 1 [default: no limit]
     #[arg(long, value_name = "P", value_parser = quantity::rate)]
     max_false_positive_rate: Option<f64>,
 }

@@ -69,7 +69,7 @@ pub(super) struct TimeArgs {
     #[arg(long, value_name = "COLUMN", requires = "records", conflicts_with = "json_field")]
     time_column: Option<String>,
 
-    /// Keep each key for the lifetime in this field of its record from now on: a number of seconds, or a whole number with a
+    /// Keep each key for the lifetime in this field, from now on: a number of seconds, or a whole number with a
     /// unit, as in 90d, 12h, 5m or 30s. The longest lifetime is --forget-after. The field is named as the key's is in --csv,
     /// --json-field or --column. A record without a lifetime, or with a longer one, has no key. If a key comes again, the
     /// later expiry stays

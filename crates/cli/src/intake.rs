@@ -59,7 +59,7 @@ pub(super) struct IntakeArgs {
     #[arg(long, value_name = "SECONDS", value_parser = quantity::positive)]
     commit_every_seconds: Option<NonZeroU64>,
 
-    /// Commit also when the uncommitted changes to a filter take more memory than this; K, M, G and T mean powers of 1024
+    /// Commit also when changes take this much memory; K, M, G and T mean powers of 1024. Not for a store
     /// [default: a quarter of the memory]
     #[arg(long, value_name = "BYTES", value_parser = quantity::size)]
     memory: Option<u64>,
@@ -85,7 +85,8 @@ pub(super) struct IntakeArgs {
 /// The arguments that the inserting verbs share.
 #[derive(Args)]
 pub(super) struct InsertArgs {
-    /// Append keys that the filter or store has no room for to this file, ended like keys of the output
+    /// Append keys without room to this file, ended like keys of the output: the filter or store is full, and may not
+    /// grow
     #[arg(long, value_name = "PATH")]
     refused: Option<PathBuf>,
 
