@@ -32,8 +32,8 @@ use super::window::Window;
 /// forgotten. To remember keys without printing them, use `gowk insert`.
 ///
 /// With a store, keys are printed at the end, except keys that other processes have committed during the run. With
-/// --token, keys are printed after the commit, and again by each later run of the same command, so that of many processes
-/// exactly one prints a key. Without --token, keys are printed before the commit: if another process commits some of them
+/// --token, keys are printed after the commit, and again by each later run of the same command: exactly one of many
+/// processes prints a key. Without --token, keys are printed before the commit: if another process commits some of them
 /// in between, both processes print these keys, and a note says how many.
 ///
 /// With --filter, a key is new if neither FILE nor any of the others has it. It goes into FILE in any case, so that

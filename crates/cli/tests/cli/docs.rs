@@ -1,8 +1,8 @@
 //! Invariants checked, of the pages that users read:
 //!
 //! 1. The commands of `README.md` and `docs/` run, in the order of their page, with the exit status and the files that the
-//!    page promises. Continuous integration runs those of cargo, which are listed here with that of pip, and installs the
-//!    wheel that pip would build.
+//!    page promises. Continuous integration runs cargo's, which are listed here with pip's, and installs the wheel that
+//!    pip would build.
 //! 2. Links between pages resolve.
 //! 3. The coprocess in `examples/` gets the right answer for each key, whatever bytes it has.
 //! 4. The words of the README's table are verbs of the tool, calls of the library and methods of the Python package.
