@@ -224,18 +224,15 @@ impl HttpService for CountingService {
         'a: 'b,
         Self: 'b,
     {
+        let query = request.uri().query().unwrap_or_default();
+        let lists = request.method().as_str() == "GET"
+            && (query.contains("list-type") || query.starts_with("uploads"));
         let counter = match request.method().as_str() {
             "PUT" => &self.counters.put,
             "HEAD" => &self.counters.head,
             "DELETE" => &self.counters.delete,
             "POST" => &self.counters.post,
-            _ if request
-                .uri()
-                .query()
-                .is_some_and(|query| query.contains("list-type") || query.starts_with("uploads")) =>
-            {
-                &self.counters.list
-            }
+            _ if lists => &self.counters.list,
             _ => &self.counters.get,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -252,13 +249,13 @@ impl HttpService for CountingService {
             if is_of_metadata {
                 return answer.map_err(|error| HttpError::new(error.kind(), HttpFailure::NoCredentials));
             }
-            typed(answer?).await
+            typed(answer?, lists).await
         })
     }
 }
 
-/// An answer, or a [`HttpFailure`] if the library has no variant for it.
-async fn typed(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
+/// An answer, or a [`HttpFailure`] if the library has no variant for it. It has none for listings.
+async fn typed(answer: HttpResponse, lists: bool) -> Result<HttpResponse, HttpError> {
     if answer.status().is_success() {
         return Ok(answer);
     }
@@ -266,7 +263,7 @@ async fn typed(answer: HttpResponse) -> Result<HttpResponse, HttpError> {
     let body = body.bytes().await.unwrap_or_default();
     let (status, text) = (head.status.as_u16(), String::from_utf8_lossy(&body));
     let code = code(&text).map(str::to_owned);
-    if [304, 404, 409, 412].contains(&status) && code.as_deref() != Some(NO_BUCKET) {
+    if !lists && [304, 404, 409, 412].contains(&status) && code.as_deref() != Some(NO_BUCKET) {
         return Ok(HttpResponse::from_parts(head, body.clone().into()));
     }
     // The library tries again after a request that was not sent, and not after an answer that it cannot decode.
