@@ -434,7 +434,7 @@ fn merge<W: Layout>(id: BucketId, bucket: Bucket<W>, fingerprint: Slot<W>) -> Op
 
 /// The groups of both buckets that match, united with the copy to be inserted.
 struct United<W> {
-    /// What they become: an entry alone if none matches.
+    /// What they become.
     group: Group<W>,
     /// They themselves, in the buckets that they are in,
     before: [Bucket<W>; 2],

@@ -156,35 +156,24 @@ pub(crate) fn inserted(
     others: &str,
 ) -> Outcome {
     refused.iter().for_each(|(index, _)| note(results, *index, GOWK_REFUSED));
-    let number = refused.len();
-    outcome(new, refused.into_iter().next().map(|(_, first)| first), number, others)
-}
-
-/// What a call returns that inserted all keys but some: why the first of them was refused, and how many were.
-fn outcome(new: usize, first: Option<core::Error>, refused: usize, others: &str) -> Outcome {
-    let Some(first) = first else { return count(new) };
-    let message = format!("{first}; {refused} keys of the batch were refused, and {others}");
+    let Some((_, first)) = refused.first() else { return count(new) };
+    let message = format!("{first}; {} keys of the batch were refused, and {others}", refused.len());
     Err(Failure { code: first.kind().into(), message })
 }
 
-/// Inserts keys, and writes their results. Returns how many were new, why the first of the refused keys was refused, and
-/// how many were.
+/// Inserts keys, and writes which are new. Returns how many are, and the refused keys. A refused key that is not there
+/// counts as new, which nobody sees: with refused keys, no call returns the number.
 fn insert_keys(
     writer: &mut Writer,
     keys: &[Checked],
     results: &mut [u8],
-) -> core::Result<(usize, Option<core::Error>, usize)> {
+) -> core::Result<(usize, Vec<(usize, core::Error)>)> {
     let mut new = 0;
     let refused = writer.insert_each(keys, |index| {
         new += 1;
         note(results, index, GOWK_NEW);
     })?;
-    // A refused key that is not there counts as new.
-    let is_new = |(index, _): &&(usize, core::Error)| results.get(*index) == Some(&GOWK_NEW);
-    let refused_new = refused.iter().filter(is_new).count();
-    refused.iter().for_each(|(index, _)| note(results, *index, GOWK_REFUSED));
-    let number = refused.len();
-    Ok((new - refused_new.min(new), refused.into_iter().next().map(|(_, first)| first), number))
+    Ok((new, refused))
 }
 
 /// Inserts `count` keys, several times as fast as one by one. Writes a result for each to `results`, an array of
@@ -210,8 +199,8 @@ pub unsafe extern "C" fn gowk_writer_insert_batch(
         let (writer, keys, results) = unsafe {
             (borrow_mut(writer, "the writer")?, self::keys(keys, count)?, self::results(results, count))
         };
-        let (new, why, refused) = insert_keys(&mut writer.0, keys, results)?;
-        outcome(new, why, refused, OTHERS_INSERTED)
+        let (new, refused) = insert_keys(&mut writer.0, keys, results)?;
+        inserted(new, refused, results, OTHERS_INSERTED)
     })
 }
 
@@ -234,17 +223,16 @@ pub unsafe extern "C" fn gowk_writer_insert_packed(
         let (writer, keys, results) = unsafe {
             (borrow_mut(writer, "the writer")?, packed(bytes, ends, count)?, self::results(results, count))
         };
-        let (mut new, mut why, mut refused) = (0, None, 0);
+        let (mut new, mut refused) = (0, Vec::new());
         // A part with refused keys stops no other.
         keys.in_parts(|first, keys| {
-            let results = results.get_mut(first..).unwrap_or_default();
-            let (new_here, why_here, refused_here) = insert_keys(&mut writer.0, keys, results)?;
-            new += new_here;
-            refused += refused_here;
-            why = why.take().or(why_here);
+            let part = results.get_mut(first..).unwrap_or_default();
+            let (new_in_part, refused_in_part) = insert_keys(&mut writer.0, keys, part)?;
+            new += new_in_part;
+            refused.extend(refused_in_part.into_iter().map(|(index, error)| (first + index, error)));
             Ok(())
         })?;
-        outcome(new, why, refused, OTHERS_INSERTED)
+        inserted(new, refused, results, OTHERS_INSERTED)
     })
 }
 

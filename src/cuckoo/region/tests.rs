@@ -1261,13 +1261,12 @@ fn check_max_kicks<W: Width>() {
             let inserted = insert(&mut memory, place, max_kicks, &mut search).unwrap();
             // An insert looks for a chain at most three times: for a copy in either bucket, and for an entry of its
             // own. It displaces groups at most four times: after each of these, and for all its copies as one; and
-            // twice for each pair of groups that may share an entry, for which it may examine as many entries again.
+            // twice for each pair of groups that may share an entry, for which it may examine as many entries again, two times.
             // Each displaced group costs two loads, and so does the group itself, at each depth in each of its buckets.
             let times = 4 + 2 * MOST_CANDIDATES;
             let near = 2 + 2 * W::SLOTS as usize;
             let candidates = near + 2 * near * W::SLOTS as usize + 3 * MOST_CANDIDATES;
-            let displaced =
-                2 * 2 * effort(max_kicks) as usize + times * 4 * (DEPTH as usize + 1) + candidates;
+            let displaced = 3 * effort(max_kicks) as usize + times * 4 * (DEPTH as usize + 1) + candidates;
             let most = if digits { 3 * max_kicks as usize + displaced } else { max_kicks as usize };
             // Both buckets are loaded first, and again if that was not enough.
             assert!(memory.loaded.len() <= most + 4);
