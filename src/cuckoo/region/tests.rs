@@ -1260,8 +1260,8 @@ fn check_max_kicks<W: Width>() {
             let mut memory = Memory::of(memory.buckets.clone());
             let inserted = insert(&mut memory, place, max_kicks, &mut search).unwrap();
             // An insert looks for a chain at most three times: for a copy in either bucket, and for an entry of its
-            // own. It displaces groups at most four times: after each of these, and for all its copies as one; and
-            // twice for each pair of groups that may share an entry, for which it may examine as many entries again, two times.
+            // own. It displaces groups at most four times: after each of these, and for all its copies as one. Then two
+            // groups may share an entry, in one of two ways: twice for each pair, and each way with an effort of its own.
             // Each displaced group costs two loads, and so does the group itself, at each depth in each of its buckets.
             let times = 4 + 2 * MOST_CANDIDATES;
             let near = 2 + 2 * W::SLOTS as usize;
