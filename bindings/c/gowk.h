@@ -551,7 +551,7 @@ void gowk_store_close(struct gowk_store *store);
 // most 1024 bytes) and a number, which the application raises with each new batch. To try again, call with the same
 // token and the same keys: if they were committed before, nothing changes, and the results are those of that commit.
 // Never use a token again with other keys: they would not be stored, and nothing would say so. A number below the last
-// one of its application returns GOWK_INVALID. So an application must know its last number when it starts again.
+// one of its application returns GOWK_INVALID: `gowk_store_last_token` gives that number.
 // `application` may be NULL: then there is no token, and `number` means nothing.
 //
 // Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes; NULL if they are
@@ -572,6 +572,14 @@ int64_t gowk_store_insert_batch(const struct gowk_store *store,
                                 const char *application,
                                 uint64_t number,
                                 struct gowk_error *error);
+
+// Stores the number of the last token that an application has committed, and returns 1; returns 0, and stores 0, if it has
+// committed none. An application that starts again goes on with a higher number. Neither pointer may be NULL. Codes:
+// GOWK_INVALID, GOWK_DAMAGED, GOWK_IO.
+int64_t gowk_store_last_token(const struct gowk_store *store,
+                              const char *application,
+                              uint64_t *number,
+                              struct gowk_error *error);
 
 // Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. The token
 // works as in that call, but a number that is too low fails only at the commit. The update is based on the newest

@@ -520,6 +520,12 @@ func TestStores(t *testing.T) {
 	equal(t, count(value[[]gowk.Result](t)(u.InsertBatch(all[5000:])), gowk.New), 15_000)
 	equal(t, count(value[[]bool](t)(u.RemoveBatch(all[:10])), true), 10)
 	version := value[uint64](t)(u.Commit("change"))
+	for application, expected := range map[string]uint64{"test": 2, "another": 0} {
+		token, found, err := s.LastToken(application)
+		must(t, err)
+		equal(t, token, gowk.Token{Application: application, Number: expected})
+		equal(t, found, expected > 0)
+	}
 	_, err = u.Commit("change")
 	is(t, err, gowk.ErrClosed)
 	given := value[*gowk.Update](t)(s.Update(gowk.Token{}))

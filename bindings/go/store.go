@@ -103,6 +103,21 @@ func (s *Store) InsertBatch(keys [][]byte, operation string, token Token) ([]Res
 	return results, err
 }
 
+// LastToken gives the last token that an application has committed; false if there is none. An application that starts
+// again goes on with a higher number.
+func (s *Store) LastToken(application string) (Token, bool, error) {
+	name, err := cpath(application)
+	if err != nil {
+		return Token{}, false, err
+	}
+	defer C.free(unsafe.Pointer(name))
+	var number C.uint64_t
+	found, err := s.call(func(failure *C.gowk_error) C.int64_t {
+		return C.gowk_store_last_token(s.handle, name, &number, failure)
+	})
+	return Token{application, uint64(number)}, found == 1, err
+}
+
 // Update is a number of changes to a store, based on one version. Goroutines may share it; calls wait for each other.
 type Update struct {
 	mutex  sync.Mutex

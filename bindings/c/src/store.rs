@@ -98,7 +98,7 @@ fn updated(store: &Store, token: Option<&Token>) -> Result<Update, Error> {
 /// most 1024 bytes) and a number, which the application raises with each new batch. To try again, call with the same
 /// token and the same keys: if they were committed before, nothing changes, and the results are those of that commit.
 /// Never use a token again with other keys: they would not be stored, and nothing would say so. A number below the last
-/// one of its application returns GOWK_INVALID. So an application must know its last number when it starts again.
+/// one of its application returns GOWK_INVALID: `gowk_store_last_token` gives that number.
 /// `application` may be NULL: then there is no token, and `number` means nothing.
 ///
 /// Writes GOWK_NEW, GOWK_KNOWN or GOWK_REFUSED for each key to `results`, an array of `count` bytes; NULL if they are
@@ -157,6 +157,31 @@ fn insert(update: &mut Update, keys: &[crate::keys::Checked], results: &mut [u8]
         note(results, index, GOWK_NEW);
     })?;
     inserted(new, refused, results, others)
+}
+
+/// Stores the number of the last token that an application has committed, and returns 1; returns 0, and stores 0, if it has
+/// committed none. An application that starts again goes on with a higher number. Neither pointer may be NULL. Codes:
+/// GOWK_INVALID, GOWK_DAMAGED, GOWK_IO.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gowk_store_last_token(
+    store: *const gowk_store,
+    application: *const c_char,
+    number: *mut u64,
+    error: *mut gowk_error,
+) -> i64 {
+    guarded(error, || {
+        if number.is_null() {
+            return Err(Failure::invalid("the place for the number is NULL"));
+        }
+        // SAFETY: promised by the caller.
+        let (store, application) =
+            unsafe { (&borrow(store, "the store")?.0, text(application, "the application")?) };
+        let newest = store.newest()?;
+        let last = newest.tokens.get(application);
+        // SAFETY: promised by the caller.
+        unsafe { number.write(last.map_or(0, |done| done.number)) };
+        Ok(last.is_some().into())
+    })
 }
 
 /// Begins an update: for more keys than one call of `gowk_store_insert_batch` should take, or to remove keys. The token

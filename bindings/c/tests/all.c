@@ -401,6 +401,12 @@ static void store(const char *folder)
     IS(gowk_update_insert_batch(update, keys + 5000, KEYS - 5000, results, &error), KEYS - 5000);
     IS(gowk_update_remove_batch(update, keys, 10, results, &error), 10);
     CHECK(gowk_update_commit(update, "change", &error) > 2);
+    uint64_t number = 9;
+    IS(gowk_store_last_token(store, "test", &number, &error), 1);
+    CHECK(number == 2);
+    IS(gowk_store_last_token(store, "another", &number, &error), 0);
+    CHECK(number == 0);
+    IS(gowk_store_last_token(store, "test", NULL, &error), GOWK_INVALID);
     IS(gowk_store_update(store, NULL, 0, &update, &error), 0);
     IS(gowk_update_insert_batch(update, keys, 1, NULL, &error), 0);
     gowk_update_abandon(update);
