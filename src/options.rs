@@ -13,7 +13,7 @@ use crate::cuckoo::{
 };
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Growth, Identity, Metadata, Policy};
-use crate::system::{Disk, SystemDisk, new_uuid, random};
+use crate::system::{Disk, SystemDisk, new_uuid, quarter, random};
 
 pub use plan::Plan;
 
@@ -484,6 +484,11 @@ impl Options {
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
+    }
+
+    /// What [`memory`](Self::memory) allows.
+    pub(crate) fn memory_allowed(&self) -> u64 {
+        self.memory.unwrap_or_else(quarter)
     }
 
     /// A function that a writer calls while an insert doubles the filter: after each region, with the number of regions

@@ -14,7 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use memmap2::{Advice, MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
@@ -353,6 +353,20 @@ impl RegionsMut {
 
     pub(crate) const fn map(&self) -> &MapMut {
         &self.map
+    }
+
+    /// Gives the memory of these regions back to the system: they are empty from then on. For memory without a file.
+    pub(crate) fn release(&mut self, regions: Range<u64>) {
+        if regions.start > regions.end || regions.end > self.regions.count {
+            return;
+        }
+        let first = self.regions.first as usize - self.map.0.as_ptr() as usize;
+        let (from, length) = (regions.start * REGION, (regions.end - regions.start) * REGION);
+        let (from, length) = (first + from as usize, length as usize);
+        // If this fails, the memory is given back when the map is dropped.
+        // SAFETY: the range lies within the mapping, as the regions do. Its words are accessed through atomics alone, so they
+        // may change at any time.
+        let _ = unsafe { self.map.0.unchecked_advise_range(UncheckedAdvice::DontNeed, from, length) };
     }
 
     /// The buckets of a region, as [`Map::region`].

@@ -257,7 +257,8 @@ impl WriterState {
                 self.committed = next;
                 self.given_up = false;
                 self.journal = Some(journal);
-                self.transaction.work = Work::Published(Box::new(published), Pending::default());
+                self.transaction.work =
+                    Work::Published(Box::new(published), Pending::within(options.memory_allowed()));
                 (Some(self), Ok(()))
             }
             // The old file stays superseded: its readers follow the name to whichever file it leads to.
@@ -300,7 +301,9 @@ impl WriterState {
                 pending.clear();
                 Work::Published(published, pending)
             }
-            Work::Unpublished(_, Some(published)) => Work::Published(published, Pending::default()),
+            Work::Unpublished(_, Some(published)) => {
+                Work::Published(published, Pending::within(options.memory_allowed()))
+            }
             Work::Unpublished(file, None) => {
                 drop(file);
                 let file = UnpublishedFile::create(

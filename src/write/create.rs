@@ -84,7 +84,7 @@ impl Writer {
     ) -> Self {
         let Superblock { identity, policy, commit, counts, metadata, .. } = published.checkpoint.clone();
         let committed = Committed { commit, counts, metadata: metadata.clone(), identity };
-        let work = Work::Published(Box::new(published), Pending::default());
+        let work = Work::Published(Box::new(published), Pending::within(options.memory_allowed()));
         let transaction = Transaction::new(work, counts, metadata);
         let open = WriterState { transaction, committed, policy, journal, lock: Some(lock), given_up: false };
         Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() }

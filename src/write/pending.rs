@@ -11,8 +11,10 @@ use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, R
 use crate::file::{Overlay, PublishedFile, RegionChange};
 use crate::system::Words;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pending {
+    /// The bytes of memory that the changes should take at most.
+    allowed: u64,
     overlay: Overlay,
     /// Number of changes, by batches as [`Outcomes::changes`](super::partition::Outcomes::changes) counts them.
     changes: usize,
@@ -55,6 +57,11 @@ impl<W: Width> BucketsMut<W> for OverlayRegion<'_> {
 }
 
 impl Pending {
+    /// No changes yet; they should take at most `allowed` bytes of memory.
+    pub(super) fn within(allowed: u64) -> Self {
+        Self { allowed, overlay: Overlay::default(), changes: 0, reconsidered_at: 0, shadow: None }
+    }
+
     /// A bucket's word, if it is changed.
     #[inline]
     pub(super) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
@@ -76,7 +83,7 @@ impl Pending {
     /// All changes to `published`, by region.
     pub(super) fn sorted(&mut self, published: &PublishedFile) -> &mut Overlay {
         if let Some(shadow) = self.shadow.take() {
-            self.overlay = shadow.changes(published);
+            self.overlay = shadow.into_changes(published);
         }
         &mut self.overlay
     }
@@ -99,16 +106,15 @@ impl Pending {
         self.shadow.is_none() && self.overlay.is_empty()
     }
 
-    /// The bytes of memory that the changes take, estimated from above: 20 for each changed bucket beside the file.
-    pub(super) fn memory(&self, published: &PublishedFile) -> u64 {
+    /// Whether the changes take more memory than they should, estimated from above: 20 bytes for each changed bucket beside
+    /// the file. A copy is made only if it takes less.
+    pub(super) fn exceeds_memory(&self, published: &PublishedFile) -> bool {
         let buckets = published.checkpoint.identity.geometry.regions() * u64::from(BUCKETS_PER_REGION);
-        let each = if self.shadow.is_some() { 8 } else { 20 };
-        let changed = if self.shadow.is_some() { buckets } else { buckets.min(self.changes as u64) };
-        changed * each
+        self.shadow.is_none() && 20 * buckets.min(self.changes as u64) > self.allowed
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self::within(self.allowed);
     }
 
     /// The region in the copy of the file, if any.
@@ -158,7 +164,9 @@ impl Pending {
         if self.changes < self.reconsidered_at {
             return;
         }
-        self.shadow = Shadow::of(published, &self.overlay);
+        if Shadow::length(published) <= self.allowed {
+            self.shadow = Shadow::of(published, &self.overlay);
+        }
         if self.shadow.is_some() {
             self.overlay = Overlay::default();
         } else {
@@ -172,17 +180,18 @@ impl Pending {
 mod tests {
     use super::*;
     use crate::cuckoo::{Four, SlotsPerBucket};
-    use crate::format::PAGE;
+    use crate::format::{PAGE, REGION};
     use crate::options::Options;
     use crate::write::Batches;
     use crate::write::work::Work;
     use std::collections::BTreeMap;
     use std::os::unix::fs::FileExt;
 
-    /// Sets and sorts buckets at random, `sets` times; more of them than are worth a copy, or fewer.
-    fn keeps_what_was_last_set(sets: u64, copied: bool) {
+    /// Sets and sorts buckets at random, `sets` times; more of them than are worth a copy, or fewer; `memory` is allowed.
+    fn keeps_what_was_last_set(sets: u64, memory: u64, copied: bool) {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new().capacity(400_000).slots_per_bucket(SlotsPerBucket::Four).seed(1);
+        let options =
+            Options::new().capacity(400_000).slots_per_bucket(SlotsPerBucket::Four).seed(1).memory(memory);
         let mut writer = options.create(dir.path().join("f")).unwrap();
         writer.insert_all((0..100_000_u64).map(u64::to_le_bytes)).unwrap().complete().unwrap();
         writer.commit().unwrap();
@@ -258,12 +267,17 @@ mod tests {
 
     #[test]
     fn few_changes_are_kept_by_region() {
-        keeps_what_was_last_set(500, false);
+        keeps_what_was_last_set(500, u64::MAX, false);
     }
 
     #[test]
     fn many_changes_are_kept_in_a_copy() {
-        keeps_what_was_last_set(20_000, true);
+        keeps_what_was_last_set(20_000, u64::MAX, true);
+    }
+
+    #[test]
+    fn a_copy_that_takes_more_memory_than_allowed_is_not_made() {
+        keeps_what_was_last_set(20_000, REGION, false);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::file::{Overlay, PublishedFile, Region, RegionBits};
+use crate::format::REGION;
 use crate::system::{RegionsMut, WordsMut};
 
 /// With more changed buckets for each page of the file, a copy is cheaper. A page costs some five microseconds to be copied
@@ -32,6 +33,11 @@ impl Shadow {
     /// From how many changed buckets on a copy of the file is cheaper.
     pub(super) const fn worth_from(published: &PublishedFile) -> usize {
         published.checkpoint.identity.geometry.pages() as usize * CHANGES_A_PAGE
+    }
+
+    /// The bytes of memory of a copy.
+    pub(super) const fn length(published: &PublishedFile) -> u64 {
+        published.checkpoint.identity.geometry.regions() * REGION
     }
 
     /// A copy of the file with these changes in it; `None` for lack of memory, or if a page is damaged: the operation that
@@ -73,13 +79,18 @@ impl Shadow {
         self.0.map().prefetch(index(region, bucket));
     }
 
-    /// The differences from the file.
-    pub(super) fn changes(&self, published: &PublishedFile) -> Overlay {
+    /// The differences from the file. The copy is given back to the system bit by bit, so that both together take no more
+    /// memory than the copy did.
+    pub(super) fn into_changes(mut self, published: &PublishedFile) -> Overlay {
+        /// Regions that are given back together: a huge page.
+        const TOGETHER: u64 = 32;
         let mut overlay = Overlay::default();
         let (mut here, mut there): (Region, Region) = ([0; _], [0; _]);
-        for region in
-            (0..published.checkpoint.identity.geometry.regions()).map(|region| RegionId(region as u32))
-        {
+        for number in 0..published.checkpoint.identity.geometry.regions() {
+            if number > 0 && number.is_multiple_of(TOGETHER) {
+                self.0.release(number - TOGETHER..number);
+            }
+            let region = RegionId(number as u32);
             self.read(region, &mut here);
             published.pages.read_region(region, &mut there);
             let mut changed: RegionBits = [0; _];
@@ -123,7 +134,7 @@ mod tests {
     #[test]
     fn a_copy_reads_as_the_file_with_its_changes_and_knows_them_again() {
         let dir = tempfile::tempdir().unwrap();
-        let mut writer = Options::new().capacity(100_000).create(dir.path().join("f")).unwrap();
+        let mut writer = Options::new().capacity(2_000_000).create(dir.path().join("f")).unwrap();
         writer.insert_all((0..50_000_u64).map(u64::to_le_bytes)).unwrap().complete().unwrap();
         writer.commit().unwrap();
         let Work::Published(published, pending) = &mut writer.state_mut().unwrap().transaction.work else {
@@ -134,14 +145,20 @@ mod tests {
             changes.region_mut(RegionId(region)).set(BucketId(bucket), 0x1234 + u64::from(bucket));
         }
         let shadow = Shadow::of(published, changes).unwrap();
-        let again = shadow.changes(published);
         let regions = published.checkpoint.identity.geometry.regions();
-        assert!(regions > 2);
-        for region in (0..regions as u32).map(RegionId) {
-            let (mut expected, mut found) = ([0; 8192], [1; 8192]);
+        // Some are given back before the last one is compared.
+        assert!(regions > 33);
+        let mut found = [0; 8192];
+        let expected = (0..regions as u32).map(RegionId).map(|region| {
+            let mut expected = [1; 8192];
             published.read_region(region, changes.region(region), &mut expected).unwrap();
             shadow.read(region, &mut found);
             assert!(found == expected && found.iter().any(|word| *word != 0), "{region:?}");
+            expected
+        });
+        let expected: Vec<_> = expected.collect();
+        let again = shadow.into_changes(published);
+        for (region, expected) in (0..).map(RegionId).zip(expected) {
             published.read_region(region, again.region(region), &mut found).unwrap();
             assert!(found == expected, "{region:?}");
         }

@@ -49,11 +49,11 @@ impl Work {
         self.target().identity()
     }
 
-    /// The bytes of memory that the changes take. An unpublished file lies in its map, or is small.
-    pub(super) fn memory(&self) -> u64 {
+    /// As [`Pending::exceeds_memory`]. An unpublished file lies in its map, or is small.
+    pub(super) fn exceeds_memory(&self) -> bool {
         match self {
-            Self::Published(published, pending) => pending.memory(published),
-            Self::Unpublished(..) => 0,
+            Self::Published(published, pending) => pending.exceeds_memory(published),
+            Self::Unpublished(..) => false,
         }
     }
 

@@ -18,7 +18,7 @@ use crate::format::{Growth, Metadata};
 use crate::growth;
 use crate::info::{Facts, Info};
 use crate::options::Options;
-use crate::system::{Files, quarter};
+use crate::system::Files;
 
 /// A filter open for writing: one at a time over all processes.
 ///
@@ -27,8 +27,8 @@ use crate::system::{Files, quarter};
 /// reports errors. Until it is committed, a changed bucket of a published filter takes 10 to 20 bytes of memory, and a
 /// region of 64 KiB with a changed bucket 200 to 800 bytes more, with 17 up to 1,900; with more than 4,096 it takes 64 KiB in
 /// all. A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file
-/// is at most an eighth of the memory that the process may use. The commit of such a transaction takes as much again. A new
-/// filter of up to 64 MiB that one thread fills lies in memory until its first commit.
+/// is at most an eighth of the memory that the process may use, and no longer than [`Options::memory`] allows. A new filter
+/// of up to 64 MiB that one thread fills lies in memory until its first commit.
 ///
 /// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] if they meet a
@@ -227,8 +227,7 @@ impl Writer {
     /// Counts 20 bytes for each changed bucket, or 8 for each bucket of the file if there is a copy of it (see [`Writer`]).
     /// Pages of the mapped file are the system's, and not counted. False for a writer that must be reopened.
     pub fn exceeds_memory(&self) -> bool {
-        let taken = self.open.as_ref().map_or(0, |open| open.transaction.work.memory());
-        taken > self.options.memory.unwrap_or_else(quarter)
+        self.open.as_ref().is_some_and(|open| open.transaction.work.exceeds_memory())
     }
 
     /// Doubles the filter now. The doubling belongs to the transaction: a commit publishes it, a rollback undoes it.

@@ -47,3 +47,17 @@ fn regions_lie_within_their_map() {
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{count} from {data} on");
     }
 }
+
+#[test]
+fn regions_that_are_given_back_are_empty_and_others_stay() {
+    let mut regions = RegionsMut::new(MapMut::anonymous(5 * REGION).unwrap(), REGION, 4).unwrap();
+    let last = REGION_WORDS - 1;
+    regions.map().set_words(0, &[7; 5 * REGION_WORDS]);
+    regions.release(1..3);
+    let found: Vec<_> = (0..4).map(|id| regions.region(RegionId(id)).unwrap().word(last)).collect();
+    assert_eq!(found, [7, 0, 0, 7]);
+    assert_eq!((regions.map().word(last), regions.map().word(5 * REGION_WORDS - 1)), (7, 7));
+    // Beyond the last.
+    regions.release(3..5);
+    assert_eq!(regions.map().word(5 * REGION_WORDS - 1), 7);
+}
