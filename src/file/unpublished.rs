@@ -57,6 +57,11 @@ const IN_MEMORY: u64 = 64 << 20;
 /// The same for private files; several are filled at the same time.
 const IN_MEMORY_EACH: u64 = 8 << 20;
 
+/// A doubled file longer than this is kept in memory, if the transaction may take so much. Through a map, the system writes a
+/// changed page after half a minute, or sooner if there are many, and again each time that it has changed since: a billion keys
+/// wrote 27 and 111 GB to the disk, and 20 with the files of 1.5 and 3 GB in memory.
+const WRITTEN_AGAIN: u64 = 1 << 30;
+
 /// Whether a file is short enough to be kept in memory.
 const fn may_be_kept(files: &Files, geometry: Geometry) -> bool {
     geometry.file_length() <= if files.private { IN_MEMORY_EACH } else { IN_MEMORY }
@@ -80,21 +85,29 @@ pub(crate) enum Flush {
 impl Flush {
     /// For an empty file that this number of threads will fill. Two filled memory at 32 to 43 M/s, and the file at 42 to
     /// 47 (10 million keys).
-    pub(crate) const fn by(threads: usize) -> Self {
-        if threads == 1 { Self::Kept } else { Self::Never }
+    pub(crate) const fn by(threads: usize, files: &Files, geometry: Geometry) -> Self {
+        if threads == 1 { Self::if_short(files, geometry) } else { Self::Never }
     }
 
-    /// For a file into which another one is doubled. A private one stays in memory. Others leave it: with twice as many regions
-    /// there, `gowk dedup` of 12.8 million lines took 1.07 times as long.
-    pub(crate) const fn of_doubled(is_kept: bool, files: &Files, doubled: Geometry) -> Self {
-        let stays = is_kept && files.private && may_be_kept(files, doubled);
+    pub(crate) const fn if_short(files: &Files, geometry: Geometry) -> Self {
+        if may_be_kept(files, geometry) { Self::Kept } else { Self::Never }
+    }
+
+    /// For a file into which another one is doubled, in a transaction that may take `allowed` bytes of memory. A private one
+    /// stays in memory. Others leave it unless they are long: with twice as many regions there, `gowk dedup` of 12.8 million
+    /// lines took 1.07 times as long.
+    pub(crate) fn of_doubled(is_kept: bool, files: &Files, doubled: Geometry, allowed: u64) -> Self {
+        let length = doubled.file_length();
+        let stays = match files.private {
+            true => is_kept && may_be_kept(files, doubled),
+            false => length > WRITTEN_AGAIN && length <= allowed,
+        };
         if stays { Self::Kept } else { Self::Meanwhile }
     }
 
     /// Memory for the regions of a file, if it should keep them there.
-    fn memory(self, files: &Files, geometry: Geometry) -> Option<RegionsMut> {
-        let is_kept = self == Self::Kept && may_be_kept(files, geometry);
-        if is_kept { RegionsMut::in_memory(geometry.regions()) } else { None }
+    fn memory(self, geometry: Geometry) -> Option<RegionsMut> {
+        if self == Self::Kept { RegionsMut::in_memory(geometry.regions()) } else { None }
     }
 }
 
@@ -353,7 +366,7 @@ impl UnpublishedFile {
         flush: Flush,
     ) -> Result<Self> {
         let (empty, geometry) = ([0; BUCKETS_PER_REGION as usize], identity.geometry);
-        let memory = flush.memory(files, geometry);
+        let memory = flush.memory(geometry);
         let to_fill = if memory.is_none() && geometry.file_length() <= FILL { geometry.regions() } else { 0 };
         New { files, disk, identity, model, flush }.fill(memory, &mut |write| {
             (0..to_fill).try_for_each(|region| write(RegionId(region as u32), &empty))
@@ -370,7 +383,7 @@ impl UnpublishedFile {
         flush: Flush,
         write: &mut Fill<'_>,
     ) -> Result<Self> {
-        New { files, disk, identity, model, flush }.fill(flush.memory(files, identity.geometry), write)
+        New { files, disk, identity, model, flush }.fill(flush.memory(identity.geometry), write)
     }
 
     pub(crate) const fn is_in_memory(&self) -> bool {
@@ -527,7 +540,8 @@ mod tests {
         let identity = Identity { geometry, ..small.identity };
         let files = Files::new(&dir.path().join("f")).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(crate::system::SystemDisk);
-        let new = UnpublishedFile::create(&files, &disk, identity, None, Flush::Kept).unwrap();
+        let new = UnpublishedFile::create(&files, &disk, identity, None, Flush::if_short(&files, geometry))
+            .unwrap();
         assert_eq!(new.in_memory, in_memory);
         // The first and the last, and some whose numbers are 64 times others.
         let pages = [0, 1, 3, 5, 63, 64, 130, 4096, 9000, SUMS_A_WRITE as u64 + 70, geometry.pages() - 1];

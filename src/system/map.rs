@@ -18,7 +18,6 @@ use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
-use super::memory::is_exceeded_by;
 use crate::cuckoo::{BUCKETS_PER_REGION, KeyHash, RegionId, Span};
 use crate::format::{Geometry, LIVE, PAGE, REGION};
 
@@ -323,19 +322,13 @@ pub(crate) struct RegionsMut {
 }
 
 impl RegionsMut {
-    /// Memory without a file for `count` empty regions; `None` if it cannot be had, or is more than an eighth of the memory
-    /// that this process may use.
+    /// Memory without a file for `count` empty regions; `None` if it cannot be had.
     pub(crate) fn in_memory(count: u64) -> Option<Self> {
-        /// At most a quarter of the half that [`is_exceeded_by`] allows.
-        const SHARE: u64 = 4;
         /// Up to this many bytes lie in huge pages. On a virtual machine, getting 108 huge pages that had not been used
         /// lately took 0.35 to 0.5 s. Small pages for as much memory took 0.07 s.
         const HUGE: u64 = 64 << 20;
         const HUGE_PAGE: u64 = 2 << 20;
         let length = count.checked_mul(REGION)?;
-        if is_exceeded_by(length.checked_mul(SHARE)?) {
-            return None;
-        }
         let map = if length <= HUGE { MapMut::anonymous_huge(length) } else { MapMut::anonymous(length) };
         let map = map.ok()?;
         if length < HUGE_PAGE {

@@ -94,8 +94,13 @@ impl Writer {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
         let empty = |files: &Files, model: Option<&Rights>| {
-            let file =
-                UnpublishedFile::create(files, &options.disk, identity, model, Flush::by(options.threads))?;
+            let file = UnpublishedFile::create(
+                files,
+                &options.disk,
+                identity,
+                model,
+                Flush::by(options.threads, files, identity.geometry),
+            )?;
             Ok((file, Counts::new(identity.kind)))
         };
         if force && files.inode()?.is_some() {

@@ -15,6 +15,7 @@ use crate::system::REGIONS_AHEAD;
 pub(super) fn double(
     source: Target<'_, &Overlay>,
     counts: &Counts,
+    memory: u64,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<(UnpublishedFile, Counts)> {
     let identity = *source.identity();
@@ -27,7 +28,7 @@ pub(super) fn double(
     let model = source.rights()?;
     let identity = Identity { geometry, ..identity };
     let mut doubled = counts.doubled();
-    let flush = Flush::of_doubled(source.is_in_memory(), files, geometry);
+    let flush = Flush::of_doubled(source.is_in_memory(), files, geometry, memory);
     let file = UnpublishedFile::fill(files, disk, identity, Some(&model), flush, &mut |write| {
         let mut parent = [0; BUCKETS_PER_REGION as usize];
         let mut children = [[0; BUCKETS_PER_REGION as usize]; 2];

@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 
 use super::shadow::{Shadow, ShadowRegion};
+use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::file::{Overlay, PublishedFile, RegionChange};
 use crate::system::Words;
@@ -86,6 +87,14 @@ impl Pending {
             self.overlay = shadow.into_changes(published);
         }
         &mut self.overlay
+    }
+
+    /// The file with all changes.
+    pub(super) fn source<'a>(&'a self, published: &'a PublishedFile) -> Target<'a, &'a Overlay> {
+        match &self.shadow {
+            Some(shadow) => Target::Copied(published, shadow),
+            None => Target::Published(published, &self.overlay),
+        }
     }
 
     /// The place for the changes of a batch to `published`.

@@ -25,9 +25,8 @@ use crate::system::Files;
 
 impl Writer {
     /// Everything that the open transaction sees.
-    pub(crate) fn source(&mut self) -> Result<Target<'_, &Overlay>> {
-        let target = self.state_mut()?.transaction.work.target_mut();
-        Ok(target.with(|pending, file| &*pending.sorted(file)))
+    pub(crate) fn source(&self) -> Result<Target<'_, &Overlay>> {
+        Ok(self.state()?.transaction.work.source())
     }
 
     /// The identity, the counters and the policy of the open transaction.

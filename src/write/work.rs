@@ -32,6 +32,14 @@ impl Work {
         }
     }
 
+    /// All that is there, to be read region by region.
+    pub(super) fn source(&self) -> Target<'_, &Overlay> {
+        match self {
+            Self::Published(published, pending) => pending.source(published),
+            Self::Unpublished(file, _) => Target::Unpublished(file),
+        }
+    }
+
     /// The target for many changes.
     pub(super) fn target_for_batch(&mut self) -> Target<'_, &mut Overlay> {
         match self {

@@ -26,9 +26,9 @@ use crate::system::Files;
 /// Dropping the writer rolls the open transaction back and closes the file; [`close`](Self::close) does the same and
 /// reports errors. Until it is committed, a changed bucket of a published filter takes 10 to 20 bytes of memory, and a
 /// region of 64 KiB with a changed bucket 200 to 800 bytes more, with 17 up to 1,900; with more than 4,096 it takes 64 KiB in
-/// all. A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if the file
-/// is at most an eighth of the memory that the process may use, and no longer than [`Options::memory`] allows. A new filter
-/// of up to 64 MiB that one thread fills lies in memory until its first commit.
+/// all. A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if
+/// that is no longer than [`Options::memory`] allows. A new filter of up to 64 MiB that one thread fills lies in memory until
+/// its first commit, and so does a file of more than 1 GiB that a doubling makes, if as much is allowed.
 ///
 /// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] if they meet a
@@ -327,7 +327,8 @@ impl Writer {
         if let Some(reason) = growth::refusal(identity.geometry, &policy, &counts, crowded, void_allowed) {
             return Err(Error::Growth { path: self.files.data.clone(), reason });
         }
-        let (doubled, counts) = doubling::double(self.source()?, &counts, progress)?;
+        let memory = self.options.memory_allowed();
+        let (doubled, counts) = doubling::double(self.source()?, &counts, memory, progress)?;
         events::doubled(&self.files.data, doubled.identity.geometry.regions(), counts.entries());
         self.go_on_in(doubled, counts);
         Ok(())
