@@ -66,7 +66,7 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
     let dir = tempfile::tempdir().unwrap();
     let live = dir.path().join("live");
     filled(&live, 0, &of_round(0));
-    let rounds = thorough::size("files moved over a filter", 10, 60);
+    let rounds = thorough::size("files moved over a filter", 5, 60);
     let (round, done, longest) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     thread::scope(|scope| {

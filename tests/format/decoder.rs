@@ -204,7 +204,7 @@ const fn copies(number: u64) -> u64 {
 /// Compares statistics and answers for a new filter, which was doubled `generations` times, each time after an equal part
 /// of the inserts.
 fn compare_fresh(kind: Kind, slots: SlotsPerBucket, generations: u32) {
-    let keys = thorough::size("present keys, and as many absent ones", 30_000, 100_000);
+    let keys = thorough::size("present keys, and as many absent ones", 10_000, 100_000);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     // At two slots a bucket, each key with copies takes a whole bucket.

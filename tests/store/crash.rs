@@ -449,7 +449,7 @@ fn fail_each_call(name: &str, way: Way, steps: &[Step]) {
         run.recorder.calls()
     };
     let mut lines: std::collections::BTreeMap<String, usize> = Default::default();
-    let stride = thorough::size("step between the calls to the disk that fail", 3, 1);
+    let stride = thorough::size("step between the calls to the disk that fail", 6, 1);
     for call in (0..calls).step_by(stride) {
         // In the short test the reasons take turns.
         let kinds = [ErrorKind::StorageFull, ErrorKind::Other];

@@ -1209,18 +1209,18 @@ fn crowded_with_copies<W: Width>(seed: u64) -> (Memory<W>, u64) {
 
 fn check_failed_loads<W: Width>() {
     let plain = crowded::<W>(14).memory;
-    let chains = check_failed_loads_in(&plain, 15..16, 0..30);
+    let keys = crate::thorough::size("inserts whose loads fail", 12, 60);
+    let chains = check_failed_loads_in(&plain, 0..keys);
     assert!(chains > 0, "no insert needed a chain");
     let (crowded, number) = crowded_with_copies::<W>(16);
-    let among_groups = check_failed_loads_in(&crowded, 16..18, number..number + 30);
+    let among_groups = check_failed_loads_in(&crowded, number..number + keys);
     assert!(among_groups > 0, "no insert moved groups");
 }
 
-fn check_failed_loads_in<W: Width>(memory: &Memory<W>, seeds: Range<u64>, numbers: Range<u64>) -> u32 {
+fn check_failed_loads_in<W: Width>(memory: &Memory<W>, numbers: Range<u64>) -> u32 {
     let (mut search, mut stored_several) = (Search::new(), 0);
     let tried = crate::thorough::size("loads that fail in each insert", 4, 8);
-    for key in seeds.flat_map(|seed| numbers.clone().map(move |number| numbered(seed, number))) {
-        let place = key.place::<W>();
+    for place in numbers.map(|number| numbered(16, number).place::<W>()) {
         let mut whole = memory.clone();
         let inserted = insert(&mut whole, place, MAX_KICKS, &mut Search::new()).unwrap();
         stored_several += u32::from(whole.stored.len() > 1);
