@@ -27,6 +27,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -630,6 +631,33 @@ def test_a_store_forgets_by_the_time_of_each_batch(
             days += 20
             again = gowk.spark.SparkStore(store.path).unseen(df, "value", application="night", batch=batch)
             assert keys(again.collect()) == expected, f"day {days}, again"
+
+
+@needs_spark
+def test_each_key_is_kept_for_its_own_lifetime(spark: SparkSession, folder: Path) -> None:
+    day = 86_400
+    store = create(folder, slots_per_bucket=2, forget_after=30 * day)
+    df = spark.createDataFrame([("short", float(day)), ("long", 30.0 * day), (None, 1.0)], "value string, ttl double")
+    store.insert(df, "value", application="night", batch=0, lifetime="ttl")
+
+    def found(days: int) -> list[bool]:
+        at = datetime.now(UTC) + timedelta(days=days)
+        return gowk.Store(store.path).contains_many(["short", "long"], at=at).tolist()
+
+    # A lifetime ends at most 15 days late: half of `forget_after`.
+    assert found(0) == [True, True] and found(20) == [False, True]
+    # A second insert prolongs the time of a key that is there, and never shortens it.
+    intervals = spark.sql("SELECT value, make_dt_interval(days) AS ttl FROM VALUES ('short', 30), ('long', 1) AS t(value, days)")
+    store.insert(intervals, "value", application="night", batch=1, lifetime="ttl")
+    assert found(20) == [True, True]
+    with pytest.raises(PySparkException, match=r"lifetimes\[0\] is nan seconds"):
+        store.insert(spark.sql("SELECT 'a' AS value, CAST(NULL AS DOUBLE) AS ttl"), "value", application="night", batch=2, lifetime="ttl")
+    with pytest.raises(TypeError, match="a lifetime is a number of seconds or an interval"):
+        store.insert(spark.sql("SELECT 'a' AS value, 'day' AS ttl"), "value", application="night", batch=2, lifetime="ttl")
+    keeps = create(folder / "keeps", slots_per_bucket=2)
+    with pytest.raises(ValueError, match="the option lifetime is for inserts into a store that forgets"):
+        keeps.insert(df, "value", application="night", batch=0, lifetime="ttl")
+    assert gowk.Store(store.path).version == 3 and gowk.Store(keeps.path).version == 1
 
 
 @needs_spark

@@ -13,7 +13,7 @@ from typing import Literal, cast
 import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, DayTimeIntervalType, NumericType, StringType, StructType
 
 from .. import Sealed, Update, WrongClock, WrongKind
 from .. import Store as Files
@@ -41,19 +41,22 @@ class Writer(DataSourceArrowWriter):
     change: Change
     token: tuple[str, int, str] | None
     column: int
+    lifetime: int | None
     rewriting: bool = False
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override, unused-ignore]
         with ExitStack() as stack:
             shard = Shard(self.plan)
             update: Update | None = None
-            # A counting store takes every copy of a key, and a store that refreshes takes every time of it. Other stores
-            # take only keys that they do not find; if all are found, nothing is written.
+            # A counting store takes every copy of a key, and a store that refreshes takes every time of it. A lifetime may
+            # prolong the time of a key. Otherwise a store takes only keys that it does not find; if all are found, nothing
+            # is written.
             info = shard.store.info()
-            every = self.change == "insert" and (info.kind == "counting" or info.refresh)
+            every = self.change == "insert" and (info.kind == "counting" or info.refresh or self.lifetime is not None)
             count = 0
             for batch in iterator:
-                keys = batch.column(self.column).drop_null()
+                batch = batch.filter(batch.column(self.column).is_valid())
+                keys = batch.column(self.column)
                 count += len(keys)
                 with self.plan.named(shard):
                     # A task that changes nothing writes nothing.
@@ -65,16 +68,18 @@ class Writer(DataSourceArrowWriter):
                         # If the task fails, this gives up a working copy before its folder is removed.
                         stack.callback(update.close)
                     if update is not None:
-                        self._apply(update, keys)
+                        self._apply(update, keys, batch)
             with self.plan.named(shard):
                 sealed = [] if update is None else [piece.to_json() for piece in update.seal()]
                 self.plan.tidy(shard.store)
         log.info("shard %s: %d keys, %d bytes fetched, sealed: %s", shard.number, count, shard.fetched, sealed or "no")
         return Written(sealed, count, shard.fetched)
 
-    def _apply(self, update: Update, keys: Array) -> None:
+    def _apply(self, update: Update, keys: Array, batch: pa.RecordBatch) -> None:
         if self.change == "remove":
             update.remove_many(keys)
+        elif self.lifetime is not None:
+            update.insert_many_for(keys, batch.column(self.lifetime).to_numpy(zero_copy_only=False))
         elif self.plan.time is None:
             update.update(keys)
         else:
@@ -112,6 +117,8 @@ class Source(DataSource):
     ``state``      what the application wants to find again with its last token
     ``base``       the version that the update is made on; unless given, the version before the token
     ``time``       of a forgetting store: when the keys were seen, in milliseconds since 1970; unless given, now
+    ``lifetime``   of a forgetting store: the column with the time for which each key is kept from now on, in seconds or as an
+                   interval; at most the store's ``forget_after``, and not null
     ``local``      a folder of each executor's local disk; unless given, Spark's own for temporary files
     ``local_bytes`` the most bytes of copies of shards to keep there
     ``fetch``      ``false``: read the shard in the store, without a local copy
@@ -125,7 +132,7 @@ class Source(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         options: Mapping[str, str] = self.options
-        known = ["path", "column", "change", "application", "batch", "state", "base", "time", "local", "local_bytes", "fetch", "rewriting"]
+        known = ["path", "column", "change", "application", "batch", "state", "base", "time", "lifetime", "local", "local_bytes", "fetch", "rewriting"]
         unknown = [name for name in options if name.lower() not in known]
         if unknown:
             raise ValueError(f"the data source gowk has no option {unknown[0]!r}; it has {', '.join(known)}")
@@ -157,8 +164,11 @@ class Source(DataSource):
             batch=change if token is None else f"{change} of batch {batch} of {application!r}",
             time=int(options["time"]) if "time" in options else time_of_update(based),
         )
+        column, lifetime = _column_of(schema, options.get("column"), path), options.get("lifetime")
+        if lifetime is not None and (change == "remove" or store.info().kind != "forgetting"):
+            raise ValueError(f"store {path}: the option lifetime is for inserts into a store that forgets")
         rewriting = options.get("rewriting", "false").lower() == "true"
-        return Writer(plan, cast(Change, change), token, _column_of(schema, options.get("column"), path), rewriting)
+        return Writer(plan, cast(Change, change), token, column, None if lifetime is None else _lifetime_of(schema, lifetime, path), rewriting)
 
 
 def check_counting(store: Files) -> None:
@@ -166,6 +176,16 @@ def check_counting(store: Files) -> None:
     if store.info().kind != "counting":
         message = f"{store.path}: is a set, but removing keys needs a counting filter; create another store with counting=True"
         raise WrongKind(message, path=str(store.path))
+
+
+def _lifetime_of(schema: StructType, column: str, path: str) -> int:
+    names = schema.fieldNames()
+    if column not in names:
+        raise ValueError(f"store {path}: there is no column {column!r}, only {', '.join(names)}")
+    index = names.index(column)
+    if not isinstance(schema[index].dataType, (NumericType, DayTimeIntervalType)):
+        raise TypeError(f"store {path}: a lifetime is a number of seconds or an interval, and column {column!r} is {schema[index].dataType}")
+    return index
 
 
 def _column_of(schema: StructType, column: str | None, path: str) -> int:

@@ -124,6 +124,7 @@ class SparkStore:
         application: str,
         batch: int,
         state: str = "",
+        lifetime: str | Column | None = None,
     ) -> StoreCommit:
         """Stores the keys of a batch in one version, exactly once, however often it is tried.
 
@@ -140,9 +141,12 @@ class SparkStore:
                 a new sequence, and needs a new name.
             batch: the number of the batch, higher than the number of the application's last batch.
             state: a text that the application can read back with its last token.
+            lifetime: of a forgetting store, the column with the time for which each key is kept from now on: seconds, or
+                an interval. At most the store's ``forget_after``, and not null. A key keeps the latest of its times.
 
         A task with few keys writes them as records, and the commit merges the records of all tasks into one run. A task
-        with more than 12,288 keys, and more than a tenth of its shard's entries, rewrites the shard. After the commit,
+        rewrites its shard if it has more than 8,192 to 12,288 keys, and more than a sixteenth to a tenth of the shard's
+        entries: the factor differs from shard to shard, so that they are not all rewritten at once. After the commit,
         shards that are due are folded, as by :meth:`compact`. If that fails, the batch is committed all the same, and the
         next batch tries again.
 
@@ -156,7 +160,7 @@ class SparkStore:
                 has, since ``unseen`` judged this batch, committed one of its keys, or changed a shard that this batch
                 rewrites: repeat the batch from ``unseen``. The insert alone fails again.
         """
-        return self._write(df, column, "insert", application, batch, state)
+        return self._write(df, column, "insert", application, batch, state, lifetime)
 
     def remove(
         self, df: DataFrame, column: str | Column, *, application: str, batch: int, state: str = ""
@@ -236,6 +240,7 @@ class SparkStore:
         *,
         column: str | Column,
         order_by: str | Column | list[str | Column] | None = None,
+        lifetime: str | Column | None = None,
         persist: bool = True,
     ) -> Callable[[DataFrame, int], None]:
         """For ``stream.writeStream.foreachBatch``: hands the unseen rows of each batch to ``write``, and then inserts its keys.
@@ -247,6 +252,7 @@ class SparkStore:
                 the same number before: after a failure a batch is repeated, with the same keys.
             column: the column with the keys, or an expression for them.
             order_by: see :meth:`unseen`.
+            lifetime: see :meth:`insert`.
             persist: keep the batch while it is used twice. Without it, it is read twice.
 
         >>> stream.writeStream.option("checkpointLocation", "/data/checkpoint").foreachBatch(   # doctest: +SKIP
@@ -261,7 +267,7 @@ class SparkStore:
                 state = self._sequence(df, column, application, batch)
                 rows = self.unseen(df, column, application=application, batch=batch, order_by=order_by)
                 write(rows, batch)
-                self.insert(df, column, application=application, batch=batch, state=state)
+                self.insert(df, column, application=application, batch=batch, state=state, lifetime=lifetime)
             finally:
                 if persist:
                     df.unpersist()
@@ -328,7 +334,14 @@ class SparkStore:
         return StoreCommit(outcome=outcome, version=done.version, token=done if outcome == "already" else None)
 
     def _write(
-        self, df: DataFrame, column: str | Column, change: Change, application: str, batch: int, state: str
+        self,
+        df: DataFrame,
+        column: str | Column,
+        change: Change,
+        application: str,
+        batch: int,
+        state: str,
+        lifetime: str | Column | None = None,
     ) -> StoreCommit:
         before = self._committed(application, batch, "already")
         if before is not None:
@@ -354,6 +367,9 @@ class SparkStore:
         if self._local is not None:
             options["local"] = self._local
         keys = df.select(key.alias("key"))
+        if lifetime is not None:
+            options |= {"column": "key", "lifetime": "lifetime"}
+            keys = df.select(key.alias("key"), (sf.col(lifetime) if isinstance(lifetime, str) else lifetime).alias("lifetime"))
         work = f"{change}, batch {batch} of {application!r}, store {self.path}"
         with _noted(self.path, application, batch), _described(session, work):
             try:
