@@ -233,6 +233,7 @@ struct gowk_options *gowk_options_new(void);
 //     forget_within            seconds                            half of forget_after
 //     refresh                  true or false                      false
 //     keep_newest              keys, for a forgetting filter
+//     auto_vacuum              versions and seconds, as "10,86400"  never
 //     force                    true: replace an existing filter   false
 //     for opening as well:
 //     threads                  for batches, 1 or more             1
@@ -253,8 +254,12 @@ struct gowk_options *gowk_options_new(void);
 // "forget_after" and "keep_newest" make the kind forgetting; with "refresh" the time counts from when a key was last
 // inserted. "on_damage" says what readers answer at a damaged page: an error, or 1. "sealed" is for reading a file
 // that nobody writes to any more: nothing is locked or written. "clock_is_right" accepts a clock that would fail with
-// GOWK_CLOCK. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
-int64_t gowk_options_set(struct gowk_options *options, const char *name, const char *value, struct gowk_error *error);
+// GOWK_CLOCK. "auto_vacuum" is for creating a store: its commits vacuum, and leave so many of the newest versions, and
+// each version for so long after the next one was made. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
+int64_t gowk_options_set(struct gowk_options *options,
+                         const char *name,
+                         const char *value,
+                         struct gowk_error *error);
 
 // Frees options; does nothing for NULL. What was opened with them stays open.
 void gowk_options_free(struct gowk_options *options);

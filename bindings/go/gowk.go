@@ -212,6 +212,8 @@ type Options struct {
 	ForgetWithin         time.Duration // And at most this much longer.
 	Refresh              bool          // Count from when a key was last seen.
 	KeepNewest           uint64        // Keep this many of the newest keys.
+	VacuumKeep           uint64        // Commits to a store vacuum, and leave this many versions, or 1 with VacuumGrace alone.
+	VacuumGrace          time.Duration // And each for this long after the next one; a day with VacuumKeep alone.
 	Replace              bool          // Create replaces an existing filter.
 
 	// For opening as well.
@@ -255,6 +257,13 @@ func (o *Options) made() (*C.gowk_options, error) {
 	set(o.ForgetWithin != 0, "forget_within", o.ForgetWithin.Seconds())
 	set(o.Refresh, "refresh", true)
 	set(o.KeepNewest != 0, "keep_newest", o.KeepNewest)
+	if o.VacuumKeep != 0 || o.VacuumGrace != 0 {
+		keep, grace := max(o.VacuumKeep, 1), o.VacuumGrace
+		if grace == 0 {
+			grace = 24 * time.Hour
+		}
+		set(true, "auto_vacuum", fmt.Sprintf("%d,%v", keep, grace.Seconds()))
+	}
 	set(o.Replace, "force", true)
 	set(o.Threads != 0, "threads", o.Threads)
 	set(o.Wait != 0, "wait", o.Wait.Seconds())

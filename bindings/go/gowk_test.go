@@ -547,6 +547,22 @@ func TestStores(t *testing.T) {
 }
 
 // Processes that commit at the same time: each key is new for exactly one of them.
+func TestCommitsVacuumAStoreThatAsksForIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store")
+	s := value[*gowk.Store](t)(gowk.CreateStore(path, 1, &gowk.Options{VacuumKeep: 2, VacuumGrace: time.Second}))
+	for i := 0; i < 20; i++ {
+		value[[]gowk.Result](t)(s.InsertBatch(keys(i, i+1), "insert", gowk.Token{}))
+	}
+	time.Sleep(1500 * time.Millisecond)
+	value[[]gowk.Result](t)(s.InsertBatch(keys(20, 21), "insert", gowk.Token{}))
+	versions := value[[]fs.DirEntry](t)(os.ReadDir(filepath.Join(path, "versions")))
+	if len(versions) > 5 {
+		t.Fatalf("%d versions are left", len(versions))
+	}
+	r := value[*gowk.StoreReader](t)(s.Read())
+	equal(t, count(value[[]bool](t)(r.ContainsBatch(keys(0, 21))), true), 21)
+}
+
 func TestStoresJudgeAgainWhatOthersHaveCommitted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	options := &gowk.Options{Capacity: 30_000, FalsePositiveRate: 1e-6, Seed: seed(1)}

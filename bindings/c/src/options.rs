@@ -34,6 +34,7 @@ pub extern "C" fn gowk_options_new() -> *mut gowk_options {
 ///     forget_within            seconds                            half of forget_after
 ///     refresh                  true or false                      false
 ///     keep_newest              keys, for a forgetting filter
+///     auto_vacuum              versions and seconds, as "10,86400"  never
 ///     force                    true: replace an existing filter   false
 ///     for opening as well:
 ///     threads                  for batches, 1 or more             1
@@ -54,7 +55,8 @@ pub extern "C" fn gowk_options_new() -> *mut gowk_options {
 /// "forget_after" and "keep_newest" make the kind forgetting; with "refresh" the time counts from when a key was last
 /// inserted. "on_damage" says what readers answer at a damaged page: an error, or 1. "sealed" is for reading a file
 /// that nobody writes to any more: nothing is locked or written. "clock_is_right" accepts a clock that would fail with
-/// GOWK_CLOCK. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
+/// GOWK_CLOCK. "auto_vacuum" is for creating a store: its commits vacuum, and leave so many of the newest versions, and
+/// each version for so long after the next one was made. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_options_set(
     options: *mut gowk_options,
@@ -133,6 +135,14 @@ fn with(options: Options, name: &str, value: &str) -> Result<Options, Failure> {
         "forget_within" => options.forget_within(seconds()?),
         "refresh" => options.refresh(truth()?),
         "keep_newest" => options.keep_newest(number()?),
+        "auto_vacuum" => {
+            let parts = value.split_once(',').and_then(|(keep, grace)| {
+                let grace = Duration::try_from_secs_f64(grace.parse().ok()?).ok()?;
+                Some((keep.parse().ok()?, grace))
+            });
+            let (keep, grace) = parts.ok_or_else(|| wrong("versions and seconds, as \"10,86400\""))?;
+            options.auto_vacuum(keep, grace)
+        }
         "force" => options.force(truth()?),
         "threads" => options.threads(usize::try_from(number()?).unwrap_or(usize::MAX)),
         "wait" => options.wait(seconds()?),

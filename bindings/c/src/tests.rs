@@ -283,6 +283,7 @@ fn options_take_what_the_header_lists_and_refuse_the_rest() {
         ("forget_within", "30", "inf"),
         ("refresh", "true", "1"),
         ("keep_newest", "1000", ""),
+        ("auto_vacuum", "10,86400", "10"),
         ("force", "true", "yes"),
         ("threads", "2", "two"),
         ("wait", "0.5", "NaN"),

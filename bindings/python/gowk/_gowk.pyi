@@ -710,6 +710,8 @@ class Store:
         growth: Literal["auto", "never"] | None = None,
         max_file_size: int | None = None,
         max_false_positive_rate: float | None = None,
+        keep: int | None = None,
+        grace: timedelta | float | None = None,
         threads: int = 1,
         filter: Reader | None = None,
         progress: _Told | None = None,
@@ -732,6 +734,10 @@ class Store:
             growth: whether shards double themselves when they are full; see :class:`Writer`.
             max_file_size: the most bytes that the file of a shard may have.
             max_false_positive_rate: the highest expected rate that a doubled shard may have.
+            keep: commits vacuum too, and leave this many versions at any age; see :meth:`vacuum`. Off unless this or ``grace`` is
+                given; 1 if only ``grace`` is.
+            grace: the time that a version stays after the next one was made, when commits vacuum: a ``timedelta`` or seconds; a day
+                if only ``keep`` is given.
             threads: see :class:`Store`.
             filter: a filter to divide among the shards. The store then gives the same answers, wrong ones included. Give
                 none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
@@ -1060,7 +1066,7 @@ class Store:
         """
     def vacuum(self, *, keep: int = 1, grace: float = 86400.0) -> VacuumReport:
         """Removes old versions, files that only they name, and files of updates that can no longer be committed. Nothing else
-        removes a file of the store, unless it was created so that its commits vacuum (``gowk store create --keep``).
+        removes a file of the store, unless it was created so that its commits vacuum (``keep`` of :meth:`create`).
 
         Args:
             keep: the number of versions that stay at any age, the newest included.

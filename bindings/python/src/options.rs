@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gowk::store::Vacuum;
 use gowk::{Growth, Limits, OnDamage, Options, Reader, SlotsPerBucket, Verify};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -112,6 +113,18 @@ pub(crate) struct Creation<'a> {
     pub(crate) growth: Option<&'a str>,
     pub(crate) max_file_size: Option<u64>,
     pub(crate) max_false_positive_rate: Option<f64>,
+    /// The versions to keep and the grace, if commits to the store vacuum.
+    pub(crate) vacuum: Option<(u64, Duration)>,
+}
+
+/// What a call gives for [`Creation::vacuum`].
+pub(crate) fn vacuum_of(keep: Option<u64>, grace: Option<Span>) -> PyResult<Option<(u64, Duration)>> {
+    if keep.is_none() && grace.is_none() {
+        return Ok(None);
+    }
+    let usual = Vacuum::default();
+    let grace = grace.map(|span| span.of("grace")).transpose()?;
+    Ok(Some((keep.unwrap_or(usual.keep), grace.unwrap_or(usual.grace))))
 }
 
 impl Creation<'_> {
@@ -142,6 +155,8 @@ impl Creation<'_> {
             None => options,
         };
         let options = self.seed.into_iter().fold(options, Options::seed);
+        let options =
+            self.vacuum.into_iter().fold(options, |options, (keep, grace)| options.auto_vacuum(keep, grace));
         let options = match self.growth {
             Some(word) => options.growth(growth(word)?),
             None => options,

@@ -20,7 +20,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::asked::Asked;
 use crate::key::{fs_path, with_key};
-use crate::options::{Creation, Forgetting, Span};
+use crate::options::{Creation, Forgetting, Span, vacuum_of};
 use crate::progress::with_progress;
 use crate::reader::Reader;
 use crate::times::time_of;
@@ -314,6 +314,10 @@ impl Store {
     ///     growth: whether shards double themselves when they are full; see :class:`Writer`.
     ///     max_file_size: the most bytes that the file of a shard may have.
     ///     max_false_positive_rate: the highest expected rate that a doubled shard may have.
+    ///     keep: commits vacuum too, and leave this many versions at any age; see :meth:`vacuum`. Off unless this or ``grace`` is
+    ///         given; 1 if only ``grace`` is.
+    ///     grace: the time that a version stays after the next one was made, when commits vacuum: a ``timedelta`` or seconds; a day
+    ///         if only ``keep`` is given.
     ///     threads: see :class:`Store`.
     ///     filter: a filter to divide among the shards. The store then gives the same answers, wrong ones included. Give
     ///         none of the options from ``counting`` to ``max_false_positive_rate`` beside it.
@@ -326,7 +330,8 @@ impl Store {
     ///         :class:`ValueError` too.
     #[staticmethod]
     #[pyo3(signature = (path, *, shards, counting=false, forget_after=None, forget_within=None, refresh=false, capacity=None, false_positive_rate=None,
-        slots_per_bucket=None, seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, threads=1, filter=None, progress=None))]
+        slots_per_bucket=None, seed=None, growth=None, max_file_size=None, max_false_positive_rate=None, keep=None, grace=None,
+        threads=1, filter=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn create(
         py: Python<'_>,
@@ -343,6 +348,8 @@ impl Store {
         growth: Option<&str>,
         max_file_size: Option<u64>,
         max_false_positive_rate: Option<f64>,
+        keep: Option<u64>,
+        grace: Option<Span>,
         threads: usize,
         filter: Option<PyRef<'_, Reader>>,
         progress: Option<Py<PyAny>>,
@@ -358,6 +365,7 @@ impl Store {
             growth,
             max_file_size,
             max_false_positive_rate,
+            vacuum: vacuum_of(keep, grace)?,
         };
         Self::created(py, path, shards, &creation, threads, filter, progress)
     }
@@ -622,7 +630,7 @@ impl Store {
     }
 
     /// Removes old versions, files that only they name, and files of updates that can no longer be committed. Nothing else
-    /// removes a file of the store, unless it was created so that its commits vacuum (``gowk store create --keep``).
+    /// removes a file of the store, unless it was created so that its commits vacuum (``keep`` of :meth:`create`).
     ///
     /// Args:
     ///     keep: the number of versions that stay at any age, the newest included.

@@ -127,6 +127,7 @@ impl Writer {
             growth,
             max_file_size,
             max_false_positive_rate,
+            vacuum: None,
         };
         let like = like.as_ref().map(|other| other.reader(py)).transpose()?;
         let options = options::common(options::like(py, like)?, threads, wait, verify)?

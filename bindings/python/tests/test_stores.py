@@ -390,6 +390,17 @@ def test_a_version_that_was_vacuumed_is_a_clear_exception() -> None:
         update.commit()
 
 
+def test_commits_vacuum_a_store_that_asks_for_it() -> None:
+    with pytest.raises(gowk.Invalid, match="auto_vacuum"):
+        gowk.Store.create(place(), shards=1, keep=0)
+    store = gowk.Store.create(place(), shards=1, keep=2, grace=timedelta(seconds=1))
+    for number in range(20):
+        store.insert_many([f"key {number}"])
+    time.sleep(1.5)
+    store.insert_many(["another"])
+    assert len(store.log()) <= 5 and store.contains_many([f"key {number}" for number in range(20)]).all()
+
+
 def test_an_update_that_a_vacuum_has_given_up() -> None:
     store = create()
     update = store.update()
