@@ -354,8 +354,8 @@ impl RegionsMut {
             return;
         }
         let first = self.regions.first as usize - self.map.0.as_ptr() as usize;
-        let (from, length) = (regions.start * REGION, (regions.end - regions.start) * REGION);
-        let (from, length) = (first + from as usize, length as usize);
+        let from = first + (regions.start * REGION) as usize;
+        let length = ((regions.end - regions.start) * REGION) as usize;
         // If this fails, the memory is given back when the map is dropped.
         // SAFETY: the range lies within the mapping, as the regions do. Its words are accessed through atomics alone, so they
         // may change at any time.

@@ -57,7 +57,7 @@ impl Work {
         self.target().identity()
     }
 
-    /// As [`Pending::exceeds_memory`]. An unpublished file lies in its map, or is small.
+    /// As [`Pending::exceeds_memory`]. An unpublished file never does: it lies in its map, is short, or was allowed.
     pub(super) fn exceeds_memory(&self) -> bool {
         match self {
             Self::Published(published, pending) => pending.exceeds_memory(published),
