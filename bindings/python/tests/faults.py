@@ -90,7 +90,7 @@ class Writer(_source.Writer):
 class Source(gowk.spark.Source):
     def writer(self, schema: StructType, overwrite: bool) -> Writer:
         plain = super().writer(schema, overwrite)
-        return Writer(plain.plan, plain.change, plain.token, plain.column, plain.rewriting)
+        return Writer(plain.plan, plain.change, plain.token, plain.column, plain.rewriting, plain.lifetime)
 
 
 def folding(store: gowk.spark.SparkStore, plan: _tasks.Plan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -41,8 +41,8 @@ class Writer(DataSourceArrowWriter):
     change: Change
     token: tuple[str, int, str] | None
     column: int
-    lifetime: int | None
     rewriting: bool = False
+    lifetime: int | None = None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:  # type: ignore[override, unused-ignore]
         with ExitStack() as stack:
@@ -168,7 +168,8 @@ class Source(DataSource):
         if lifetime is not None and (change == "remove" or store.info().kind != "forgetting"):
             raise ValueError(f"store {path}: the option lifetime is for inserts into a store that forgets")
         rewriting = options.get("rewriting", "false").lower() == "true"
-        return Writer(plan, cast(Change, change), token, column, None if lifetime is None else _lifetime_of(schema, lifetime, path), rewriting)
+        kept_for = None if lifetime is None else _lifetime_of(schema, lifetime, path)
+        return Writer(plan, cast(Change, change), token, column, rewriting, kept_for)
 
 
 def check_counting(store: Files) -> None:
