@@ -75,6 +75,8 @@
 //! |---|---|---|
 //! | `store` | yes | [`store`]: many filters under versions |
 //! | `s3` | no | stores in buckets, `s3://bucket/prefix`: [`store`] |
+//! | `gs` | no | the same in Google Cloud Storage, `gs://bucket/prefix` |
+//! | `az` | no | the same in Azure Blob Storage, `az://container/prefix` |
 //! | `serde` | no | `Serialize` for [`Info`], [`Plan`], [`Report`] and descriptions of stores |
 //! | `tracing` | no | events for subscribers of the crate `tracing` |
 //!

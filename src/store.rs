@@ -6,12 +6,15 @@
 //! number of processes on any number of machines may commit at the same time, and no locks are needed.
 //! `format-spec/STORE.md` specifies the files and the steps.
 //!
-//! With the feature `s3`, a store may lie in a bucket: wherever a path is asked for, give `s3://bucket/prefix`.
+//! With the features `s3`, `gs` and `az`, a store may lie in a bucket: wherever a path is asked for, give
+//! `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
 //!
-//! - The server must honor `If-None-Match: *`, as Amazon S3 does; [`Store::create`] proves it.
-//! - Credentials, region and endpoint come from the environment: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-//!   `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP` and all others that the crate `object_store` knows. They are in no
-//!   error and no event.
+//! - The server must honor `If-None-Match: *`, as Amazon S3 and Azure do, or Google's condition in its place;
+//!   [`Store::create`] proves it. No test has reached Google's server.
+//! - Credentials, region and endpoint come from the environment: for S3 `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+//!   `AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ALLOW_HTTP`; for Google `GOOGLE_APPLICATION_CREDENTIALS`; for Azure
+//!   `AZURE_STORAGE_ACCOUNT_NAME`, `AZURE_STORAGE_ACCOUNT_KEY`; and all others that the crate `object_store` knows. They are
+//!   in no error and no event.
 //! - A request is tried up to 9 times, for at most a minute, and then is an error. A commit that fails so may be
 //!   [`Error::Unknown`]: commit again with the same token.
 //! - Files are read through a cache, which all processes of a user share: the folder `GOWK_CACHE`, or else
@@ -163,7 +166,7 @@ impl Store {
         history::open(path.as_ref(), options)
     }
 
-    /// Whether a folder looks like a store: only names are checked. Everything at `s3://` does.
+    /// Whether a folder looks like a store: only names are checked. Every address does.
     pub fn is_at(path: impl AsRef<Path>) -> bool {
         storage::is_store(path.as_ref())
     }
@@ -173,7 +176,7 @@ impl Store {
         storage::is_address(path.as_ref())
     }
 
-    /// Its folder, by its canonical path, or its address at `s3://`.
+    /// Its folder, by its canonical path, or its address.
     pub fn path(&self) -> &Path {
         &self.root
     }

@@ -62,14 +62,16 @@ pub enum Error {
         source: IoError,
     },
 
-    /// The path is in an object store, and this build of the library knows folders alone.
-    #[error("{}: this build has no object stores; build it with the feature `s3`", path.display())]
+    /// The path is in an object store that this build of the library does not know.
+    #[error("{}: this build has no object stores at `{feature}://`; build it with the feature `{feature}`", path.display())]
     NoObjectStores {
         /// The address.
         path: PathBuf,
+        /// The feature that brings them.
+        feature: &'static str,
     },
 
-    /// The path is neither a folder nor an address `s3://bucket/prefix`.
+    /// The path is neither a folder nor an address `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
     #[error("{}: {problem}", path.display())]
     Address {
         /// What was given.
@@ -81,7 +83,7 @@ pub enum Error {
     /// A server lets two writers create the same object, so that commits would be lost.
     #[error(
         "{}: {winners} of the writers that created one object at the same time were told that they had; \
-         versions of a store would overwrite each other; use a server that honors `If-None-Match: *`",
+         versions of a store would overwrite each other; use a server that honors conditions of puts, as `If-None-Match: *`",
         path.display()
     )]
     Unsafe {
@@ -410,7 +412,7 @@ impl Error {
             | Self::Exists { path, .. }
             | Self::Unfinished { path, .. }
             | Self::NoLinks { path, .. }
-            | Self::NoObjectStores { path }
+            | Self::NoObjectStores { path, .. }
             | Self::Address { path, .. }
             | Self::Unsafe { path, .. }
             | Self::NoVersions { path, .. }

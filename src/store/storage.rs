@@ -21,7 +21,7 @@
 //! counts. Its listings are never out of date. A put is durable when it returns, so [`settle`](Storage::settle) does
 //! nothing. Its objects are read through local copies.
 
-#[cfg(feature = "s3")]
+#[cfg(any(feature = "s3", feature = "gs", feature = "az"))]
 mod bucket;
 mod folder;
 #[cfg(test)]
@@ -79,34 +79,64 @@ impl std::ops::Add for Requests {
     }
 }
 
-/// Where a store lies in an object store: `s3://bucket/prefix`.
+/// The kinds of object stores, by the schemes of their addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scheme {
+    /// A server of the S3 protocol.
+    S3,
+    /// Google Cloud Storage.
+    Gs,
+    /// Azure Blob Storage, whose buckets are called containers.
+    Az,
+}
+
+impl Scheme {
+    const ALL: [Self; 3] = [Self::S3, Self::Gs, Self::Az];
+
+    /// The beginning of an address, and the feature that brings such stores.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Gs => "gs",
+            Self::Az => "az",
+        }
+    }
+}
+
+/// Where a store lies in an object store: `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(any(feature = "s3", feature = "gs", feature = "az")),
+    allow(dead_code, reason = "no bucket is opened")
+)]
 pub(super) struct Address<'a> {
-    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "no bucket is opened"))]
+    scheme: Scheme,
     bucket: &'a str,
-    #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "no bucket is opened"))]
     prefix: &'a str,
 }
 
 impl<'a> Address<'a> {
-    const SCHEME: &'static str = "s3://";
-
     /// The address that a path is; `None` if it is a path of files. Fails if it is meant as an address, and is none.
     pub(super) fn of(path: &'a Path) -> Option<Result<Self>> {
         let wrong = |problem| Some(Err(Error::Address { path: path.to_owned(), problem }));
         let bytes = path.as_os_str().as_encoded_bytes();
         let name = bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-        let (scheme, rest) = bytes.split_at_checked(name).filter(|(scheme, _)| !scheme.is_empty())?;
+        let (name, rest) = bytes.split_at_checked(name).filter(|(name, _)| !name.is_empty())?;
+        let scheme = Scheme::ALL.into_iter().find(|scheme| scheme.name().as_bytes() == name);
         if !rest.starts_with(b"://") {
             // `pathlib` in Python makes this of two slashes.
-            return if scheme == b"s3" && rest.starts_with(b":/") {
-                wrong("has lost a slash; give the address as text, `s3://bucket/prefix`")
+            return if scheme.is_some() && rest.starts_with(b":/") {
+                wrong("has lost a slash; give the address as text, with `://`")
             } else {
                 None
             };
         }
-        let Some(rest) = path.to_str().and_then(|path| path.strip_prefix(Self::SCHEME)) else {
-            return wrong("a store lies in a folder, or at `s3://bucket/prefix`, of UTF-8 characters");
+        let rest = path.to_str().and_then(|path| path.split_once("://"));
+        let (Some(scheme), Some((_, rest))) = (scheme, rest) else {
+            return wrong(
+                "a store lies in a folder, or at `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`, \
+                 of UTF-8 characters",
+            );
         };
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
@@ -119,43 +149,47 @@ impl<'a> Address<'a> {
         if !prefix.is_empty() && !prefix.split('/').all(is_part) {
             return wrong("a part of the prefix is empty, `.` or `..`, or has a control character");
         }
-        Some(Ok(Self { bucket, prefix }))
+        Some(Ok(Self { scheme, bucket, prefix }))
     }
 
     /// The address without slashes at its end.
-    #[cfg(feature = "s3")]
+    #[cfg(any(feature = "s3", feature = "gs", feature = "az"))]
     fn root(self) -> PathBuf {
         let slash = if self.prefix.is_empty() { "" } else { "/" };
-        format!("{}{}{slash}{}", Self::SCHEME, self.bucket, self.prefix).into()
+        format!("{}://{}{slash}{}", self.scheme.name(), self.bucket, self.prefix).into()
+    }
+
+    /// The storage there, and the store's path. `is_new` says whether a store is created there.
+    #[cfg_attr(
+        not(any(feature = "s3", feature = "gs", feature = "az")),
+        allow(unused_variables, reason = "no bucket is opened")
+    )]
+    fn storage(self, path: &Path, options: &Options, is_new: bool) -> Result<(PathBuf, Arc<dyn Storage>)> {
+        #[cfg(any(feature = "s3", feature = "gs", feature = "az"))]
+        if let Some(settings) = bucket::Settings::of_environment(self.scheme) {
+            let open = if is_new { bucket::Bucket::prepare } else { bucket::Bucket::open };
+            return Ok((self.root(), Arc::new(open(self, settings, options)?)));
+        }
+        Err(Error::NoObjectStores { path: path.to_owned(), feature: self.scheme.name() })
     }
 }
 
 /// The storage of a store that may exist, and the store's path.
 pub(super) fn open(path: &Path, options: &Options) -> Result<(PathBuf, Arc<dyn Storage>)> {
-    match Address::of(path).transpose()? {
-        #[cfg(feature = "s3")]
-        Some(address) => Ok((address.root(), Arc::new(bucket::S3Bucket::open(address, options)?))),
-        #[cfg(not(feature = "s3"))]
-        Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
-        None => {
-            let root = Folder::find(path)?;
-            Ok((root.clone(), Arc::new(Folder::new(root, options.disk.clone()))))
-        }
+    if let Some(address) = Address::of(path).transpose()? {
+        return address.storage(path, options, false);
     }
+    let root = Folder::find(path)?;
+    Ok((root.clone(), Arc::new(Folder::new(root, options.disk.clone()))))
 }
 
 /// The storage for a new store of `shards` shards, and the store's path.
 pub(super) fn prepare(path: &Path, shards: u32, options: &Options) -> Result<(PathBuf, Arc<dyn Storage>)> {
-    match Address::of(path).transpose()? {
-        #[cfg(feature = "s3")]
-        Some(address) => Ok((address.root(), Arc::new(bucket::S3Bucket::prepare(address, options)?))),
-        #[cfg(not(feature = "s3"))]
-        Some(_) => Err(Error::NoObjectStores { path: path.to_owned() }),
-        None => {
-            let folder = Folder::prepare(path, shards, &options.disk)?;
-            Ok((folder.root().to_owned(), Arc::new(folder)))
-        }
+    if let Some(address) = Address::of(path).transpose()? {
+        return address.storage(path, options, true);
     }
+    let folder = Folder::prepare(path, shards, &options.disk)?;
+    Ok((folder.root().to_owned(), Arc::new(folder)))
 }
 
 /// Whether a path is meant as an address.
@@ -246,8 +280,8 @@ pub(super) trait Storage: Debug + Send + Sync {
     /// Returns once the names that were put in a folder, or deleted from it, are durable.
     fn settle(&self, folder: &str) -> FilterResult<()>;
 
-    /// The uploads below the store that are neither finished nor aborted; `None` if the server refuses to list them. A folder
-    /// has none.
+    /// The uploads below the store that are neither finished nor aborted; `None` if they cannot be listed, so that some may
+    /// stay. A folder has none.
     fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
         Ok(Some(Vec::new()))
     }

@@ -335,8 +335,9 @@ fn a_store_tells_where_it_lies_and_an_error_which_path_it_is_about() {
     let missing = dir.path().join("none");
     let error = Store::open(&missing).unwrap_err();
     assert_eq!(error.path(), Some(&*missing));
-    let is_address = ["s3://bucket/prefix", "s3://", "s3", "/s3:/x", "bucket/s3://x"].map(Store::is_address);
-    assert_eq!(is_address, [true, true, false, false, false]);
+    let addresses = ["s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix", "s3://", "gs:/b/x"];
+    assert_eq!(addresses.map(Store::is_address), [true; 5]);
+    assert_eq!(["s3", "az", "az:x", "/s3:/x", "bucket/s3://x"].map(Store::is_address), [false; 5]);
     let store = store(dir.path(), "s", &options());
     assert_eq!(store.requests().is_some(), crate::is_in_a_bucket());
 }

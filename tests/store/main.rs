@@ -80,11 +80,11 @@ fn place_in(dir: &Path, name: &str) -> PathBuf {
 ///
 /// | why | instead, in buckets |
 /// |---|---|
-/// | fails calls to the disk, or dies before them | `tests/s3` fails each request, and kills processes at each |
+/// | fails calls to the disk, or dies before them | `tests/buckets` fails each request, and kills processes at each |
 /// | is about links | a commit has none |
-/// | renames files under readers, or changes bytes under a map | an object never changes; `tests/s3` spoils and removes what the cache has |
+/// | renames files under readers, or changes bytes under a map | an object never changes; `tests/buckets` spoils and removes what the cache has |
 /// | reads copies in place of files | the cache takes their place |
-/// | says what is wrong with folders | `listings_that_fail_for_good_are_named_and_nothing_is_lost` in `tests/s3`, and addresses in `src/store/storage/tests.rs` |
+/// | says what is wrong with folders | `listings_that_fail_for_good_are_named_and_nothing_is_lost` in `tests/buckets`, and addresses in `src/store/storage/tests.rs` |
 /// | has the decoder read files | the decoder reads folders; the bytes of objects are the same |
 fn needs_a_folder(why: &str) -> bool {
     if is_in_a_bucket() {

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 IN_BUCKETS = os.environ.get("GOWK_TEST_STORES") == "buckets"
-SERVER = Path(__file__).parents[3] / "tests" / "s3" / "server.py"
+SERVER = Path(__file__).parents[3] / "tests" / "buckets" / "server.py"
 
 
 @contextmanager

@@ -17,10 +17,10 @@ pub(super) fn is_store(path: &Path) -> bool {
     gowk::store::Store::is_at(path)
 }
 
-/// Whether the path is a store, where it may also be a key: a URL is a key, unless it is an address of S3.
+/// Whether the path is a store, where it may also be a key: a URL is a key, unless it is an address of a bucket.
 pub(super) fn is_store_and_no_key(path: &Path) -> bool {
-    let is_url =
-        gowk::store::Store::is_address(path) && !path.as_os_str().as_encoded_bytes().starts_with(b"s3");
+    let is_of_bucket = |scheme: &&str| path.as_os_str().as_encoded_bytes().starts_with(scheme.as_bytes());
+    let is_url = gowk::store::Store::is_address(path) && !["s3", "gs:", "az:"].iter().any(is_of_bucket);
     !is_url && is_store(path)
 }
 

@@ -1,8 +1,10 @@
-//! A store in a bucket of a server that speaks the S3 protocol (`format-spec/STORE.md`, section 13).
+//! A store in a bucket of an object store: of a server that speaks the S3 protocol, of Google Cloud Storage or of Azure Blob
+//! Storage (`format-spec/STORE.md`, section 13).
 //!
 //! Invariants:
 //!
-//! 1. A version is put with `If-None-Match: *`, so of several puts of one name the server takes one.
+//! 1. A version is put with `If-None-Match: *` or what Google takes for it, so of several puts of one name the server takes
+//!    one.
 //! 2. A put with an unclear outcome is reported as such, or the object under the name is compared.
 //! 3. A sealed file is whole under its name before `put_file` returns.
 //! 4. No credentials come into errors, events or `Debug`.
@@ -10,6 +12,10 @@
 mod cache;
 mod client;
 mod fetches;
+mod server;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "s3")]
 mod uploads;
 
 use std::fmt;
@@ -20,7 +26,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use object_store::multipart::MultipartStore as _;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectStore as _, ObjectStoreExt as _, PutPayload};
 
@@ -35,10 +40,11 @@ use crate::system::new_uuid;
 use cache::Cache;
 use client::{Client, RequestError, wait_after};
 use fetches::Fetches;
+pub(super) use server::Settings;
 
 /// Bytes of a request that moves a file.
 const PART: u64 = 16 << 20;
-/// Parts that an upload may have; S3 takes 10,000.
+/// Parts that an upload may have; S3 and Google take 10,000.
 const PARTS: u64 = 9000;
 /// Parts of a file that are moved at the same time.
 const AT_ONCE: usize = 4;
@@ -47,8 +53,8 @@ const CONTENDERS: u8 = 32;
 /// How often the server must do so.
 const ROUNDS: u8 = 4;
 
-pub(in super::super) struct S3Bucket {
-    /// `s3://bucket/prefix`, for errors.
+pub(in super::super) struct Bucket {
+    /// The address, for errors.
     root: PathBuf,
     prefix: String,
     client: Client,
@@ -59,15 +65,19 @@ pub(in super::super) struct S3Bucket {
     last: Mutex<Option<(String, Vec<u8>)>>,
 }
 
-impl fmt::Debug for S3Bucket {
+impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("S3Bucket").field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("Bucket").field("root", &self.root).finish_non_exhaustive()
     }
 }
 
-impl S3Bucket {
-    pub(in super::super) fn open(address: Address<'_>, options: &Options) -> Result<Self> {
-        let client = Client::new(address.root(), address.bucket)?;
+impl Bucket {
+    pub(in super::super) fn open(
+        address: Address<'_>,
+        settings: Settings,
+        options: &Options,
+    ) -> Result<Self> {
+        let client = Client::new(address.root(), address.bucket, settings)?;
         let cache = Cache::open(&client.place(), &address.root())?;
         let (root, prefix) = (address.root(), address.prefix.to_owned());
         let fetches = Arc::new(Fetches::new(options));
@@ -76,8 +86,12 @@ impl S3Bucket {
 
     /// Fails with [`Error::Exists`] unless there is nothing but what an unfinished creation leaves, and with
     /// [`Error::Unsafe`] if the server lets two creates of one object succeed.
-    pub(in super::super) fn prepare(address: Address<'_>, options: &Options) -> Result<Self> {
-        let bucket = Self::open(address, options)?;
+    pub(in super::super) fn prepare(
+        address: Address<'_>,
+        settings: Settings,
+        options: &Options,
+    ) -> Result<Self> {
+        let bucket = Self::open(address, settings, options)?;
         let names = bucket.names("", "")?;
         let is_left = |name: &String| *name == version(FIRST) || name.starts_with(INCOMING);
         if !names.iter().all(is_left) {
@@ -144,17 +158,15 @@ impl S3Bucket {
         let offset = if after.is_empty() { None } else { Some(self.key(&format!("{folder}/{after}"))?) };
         let start = if below.as_ref().is_empty() { String::new() } else { format!("{below}/") };
         let listed = self.client.run(move |connection| async move {
-            let prefix = Some(&below).filter(|below| !below.as_ref().is_empty());
-            let objects = match &offset {
-                Some(offset) => connection.patient.list_with_offset(prefix, offset),
-                None => connection.patient.list(prefix),
-            };
+            let below = Some(&below).filter(|below| !below.as_ref().is_empty());
+            let objects = connection.list(below, offset.as_ref());
             objects.map_ok(|object| object.location).try_collect::<Vec<Key>>().await.map_err(RequestError::of)
         });
         let listed =
             listed.and_then(|listed| listed).map_err(|refusal| refusal.at(&self.path(folder), "list"))?;
         let mut names: Vec<String> =
             listed.iter().filter_map(|key| key.as_ref().strip_prefix(&start)).map(str::to_owned).collect();
+        names.retain(|name| name.as_str() > after);
         names.sort_unstable();
         Ok(names)
     }
@@ -162,9 +174,9 @@ impl S3Bucket {
     fn fetch_text(&self, name: &str) -> FilterResult<Option<Vec<u8>>> {
         let key = self.key(name)?;
         let got = self.client.run(move |connection| async move {
-            let object = connection.patient.get(&key).await.map_err(RequestError::of)?;
+            let object = connection.stores.patient.get(&key).await.map_err(RequestError::of)?;
             if object.meta.size > LONGEST {
-                let start = connection.patient.get_range(&key, 0..LONGEST).await;
+                let start = connection.stores.patient.get_range(&key, 0..LONGEST).await;
                 return Ok(start.map_err(RequestError::of)?.to_vec());
             }
             Ok(object.bytes().await.map_err(RequestError::of)?.to_vec())
@@ -182,7 +194,7 @@ impl S3Bucket {
         let file = Arc::new(file);
         let fetches = self.fetches.clone();
         let fetched = self.client.run(move |connection| async move {
-            let length = connection.patient.head(&key).await.map_err(RequestError::of)?.size;
+            let length = connection.stores.patient.head(&key).await.map_err(RequestError::of)?.size;
             let fetch = fetches.begin(length);
             let fetch = &fetch;
             let part = |start: u64| {
@@ -191,7 +203,8 @@ impl S3Bucket {
                     let _turn = connection.parts.acquire().await;
                     let range = Some(GetRange::Bounded(start..(start + PART).min(length)));
                     let options = GetOptions { range, ..GetOptions::default() };
-                    let part = connection.patient.get_opts(&key, options).await.map_err(RequestError::of)?;
+                    let part =
+                        connection.stores.patient.get_opts(&key, options).await.map_err(RequestError::of)?;
                     let bytes = part.bytes().await.map_err(RequestError::of)?;
                     if bytes.len() as u64 != (length - start).min(PART) {
                         return Err(RequestError::unclear(
@@ -224,10 +237,10 @@ impl S3Bucket {
                 Ok(PutPayload::from(bytes))
             };
             if length <= PART {
-                let put = connection.patient.put(&key, read(0, length)?).await;
+                let put = connection.stores.patient.put(&key, read(0, length)?).await;
                 return put.map(drop).map_err(RequestError::of);
             }
-            let mut upload = connection.patient.put_multipart(&key).await.map_err(RequestError::of)?;
+            let mut upload = connection.stores.patient.put_multipart(&key).await.map_err(RequestError::of)?;
             let size = PART.max(length.div_ceil(PARTS));
             let mut sent = Ok(());
             let mut starts = (0..length).step_by(size as usize).peekable();
@@ -246,7 +259,7 @@ impl S3Bucket {
                 sent = upload.complete().await.map(drop).map_err(RequestError::of);
                 // A completion whose answer was lost is repeated, and the server knows the upload no more.
                 if sent.is_err()
-                    && let Ok(object) = connection.patient.head(&key).await
+                    && let Ok(object) = connection.stores.patient.head(&key).await
                     && object.size == length
                 {
                     return Ok(());
@@ -265,7 +278,7 @@ impl S3Bucket {
     }
 }
 
-impl Storage for S3Bucket {
+impl Storage for Bucket {
     fn is_object_store(&self) -> bool {
         true
     }
@@ -345,7 +358,7 @@ impl Storage for S3Bucket {
     fn length(&self, name: &str) -> FilterResult<Option<u64>> {
         let key = self.key(name)?;
         let length = self.client.run(move |connection| async move {
-            connection.patient.head(&key).await.map(|object| object.size).map_err(RequestError::of)
+            connection.stores.patient.head(&key).await.map(|object| object.size).map_err(RequestError::of)
         });
         match length.and_then(|length| length) {
             Err(RequestError::Absent) => Ok(None),
@@ -364,9 +377,7 @@ impl Storage for S3Bucket {
         self.cache.forget(name);
         let Some(length) = self.length(name)? else { return Ok(None) };
         let key = self.key(name)?;
-        let deleted = self.client.run(move |connection| async move {
-            connection.patient.delete(&key).await.map_err(RequestError::of)
-        });
+        let deleted = self.client.run(move |connection| async move { connection.delete(&key).await });
         match deleted.and_then(|deleted| deleted) {
             Err(RequestError::Absent) => Ok(None),
             outcome => {
@@ -377,19 +388,13 @@ impl Storage for S3Bucket {
 
     fn uploads(&self) -> FilterResult<Option<Vec<Upload>>> {
         let start = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
-        let listed =
-            self.client.run(move |connection| async move { uploads::list(&connection, &start).await });
-        match listed.and_then(|listed| listed) {
-            Err(RequestError::Refused(..)) => Ok(None),
-            outcome => outcome.map(Some).map_err(|refusal| refusal.at(&self.root, "list the uploads")),
-        }
+        let listed = self.client.run(move |connection| async move { connection.uploads(&start).await });
+        listed.and_then(|listed| listed).map_err(|refusal| refusal.at(&self.root, "list the uploads"))
     }
 
     fn give_up(&self, upload: &Upload) -> FilterResult<()> {
         let (key, id) = (self.key(&upload.name)?, upload.id.clone());
-        let given_up = self.client.run(move |connection| async move {
-            connection.patient.abort_multipart(&key, &id).await.map_err(RequestError::of)
-        });
+        let given_up = self.client.run(move |connection| async move { connection.give_up(&key, &id).await });
         match given_up.and_then(|given_up| given_up) {
             // Another process has finished or aborted it.
             Err(RequestError::Absent) => Ok(()),

@@ -16,9 +16,9 @@ fn each(test: impl Fn(&dyn Storage, &Path)) {
     test(&Folder::prepare(&dir.path().join("s"), 2, &disk).unwrap(), local.path());
     test(&Memory::default(), local.path());
     test(&Memory::of_objects(), local.path());
-    #[cfg(feature = "s3")]
+    #[cfg(any(feature = "s3", feature = "gs", feature = "az"))]
     if let Some(bucket) = std::env::var_os("GOWK_TEST_BUCKET") {
-        // `tests/s3/run` starts a server with a bucket.
+        // `tests/buckets/run` starts a server with a bucket.
         let address = Path::new(&bucket).join(crate::system::new_uuid(local.path()).unwrap()[0].to_string());
         test(&*prepare(&address, 2, &Options::new().disk(disk.clone())).unwrap().1, local.path());
     }
@@ -51,19 +51,47 @@ fn of_several_puts_of_one_name_one_is_done_and_its_bytes_stay() {
 }
 
 #[test]
+fn of_fifty_creators_of_one_name_one_wins_in_each_of_twenty_rounds() {
+    each(|storage, _| {
+        for round in 0..20 {
+            let (name, start) = (&format!("{VERSIONS}/{round}"), &std::sync::Barrier::new(50));
+            let done = std::thread::scope(|scope| {
+                let puts: Vec<_> = (0..50_u8)
+                    .map(|own| {
+                        scope.spawn(move || {
+                            let draft = format!("{INCOMING}/{own}.draft");
+                            start.wait();
+                            storage.put_if_absent(name, &draft, &[own], &mut || Ok(true)).unwrap()
+                        })
+                    })
+                    .collect();
+                let puts = (0..50_u8).zip(puts).map(|(own, put)| (own, put.join().unwrap()));
+                puts.filter(|(_, put)| matches!(put, Put::Done)).map(|(own, _)| own).collect::<Vec<_>>()
+            });
+            let [winner] = done[..] else { panic!("round {round}: {done:?}") };
+            assert_eq!(storage.get(name).unwrap().unwrap(), [winner]);
+        }
+    });
+}
+
+#[test]
 fn what_is_meant_as_an_address_and_is_none_is_no_folder() {
     fn of(path: &str) -> Result<Option<Address<'_>>> {
         Address::of(Path::new(path)).transpose()
     }
-    for (path, bucket, prefix) in [
-        ("s3://b", "b", ""),
-        ("s3://b/", "b", ""),
-        ("s3://my-bucket.x_1//a/b c/\u{e9}?#%41//", "my-bucket.x_1", "a/b c/\u{e9}?#%41"),
+    for (path, scheme, bucket, prefix) in [
+        ("s3://b", Scheme::S3, "b", ""),
+        ("s3://b/", Scheme::S3, "b", ""),
+        ("gs://b/x", Scheme::Gs, "b", "x"),
+        ("az://b//x/", Scheme::Az, "b", "x"),
+        ("s3://my-bucket.x_1//a/b c/\u{e9}?#%41//", Scheme::S3, "my-bucket.x_1", "a/b c/\u{e9}?#%41"),
     ] {
         let address = of(path).unwrap().unwrap();
-        assert_eq!((address.bucket, address.prefix), (bucket, prefix), "{path}");
+        assert_eq!((address.scheme, address.bucket, address.prefix), (scheme, bucket, prefix), "{path}");
     }
-    for path in ["", "s3", "s3:", "b/s3://x", "s3/b", "/s3://b", "a.b://c", "./s3://b", "c:x", "://b"] {
+    for path in
+        ["", "s3", "s3:", "b/s3://x", "s3/b", "/s3://b", "a.b://c", "./s3://b", "c:x", "://b", "gs", "az:x"]
+    {
         assert!(of(path).unwrap().is_none(), "{path}");
     }
     for path in [
@@ -73,7 +101,10 @@ fn what_is_meant_as_an_address_and_is_none_is_no_folder() {
         "s3:/b/x",
         "S3://b/x",
         "s3a://b/x",
-        "gs://b/x",
+        "gs:/b/x",
+        "az:/b/x",
+        "azure://b/x",
+        "az://b@account/x",
         "s3://k:secret@b/x",
         "s3://b c/x",
         "s3://-b/x",
@@ -154,7 +185,28 @@ fn requests_are_added_each_to_its_own() {
     assert_eq!(one + other, both);
 }
 
-#[cfg(feature = "s3")]
+#[test]
+fn an_error_of_an_address_names_all_forms_and_one_of_a_build_the_feature() {
+    let told = open(Path::new("s3a://b/x"), &Options::new()).unwrap_err().to_string();
+    for form in ["a folder", "`s3://bucket/prefix`", "`gs://bucket/prefix`", "`az://container/prefix`"] {
+        assert!(told.contains(form), "{told}");
+    }
+    for (scheme, is_built) in
+        [("s3", cfg!(feature = "s3")), ("gs", cfg!(feature = "gs")), ("az", cfg!(feature = "az"))]
+    {
+        let path = format!("{scheme}://b/x");
+        for opened in [open(Path::new(&path), &Options::new()), prepare(Path::new(&path), 1, &Options::new())]
+        {
+            if is_built {
+                continue;
+            }
+            let told = opened.unwrap_err().to_string();
+            assert!(told.contains(&format!("build it with the feature `{scheme}`")), "{told}");
+        }
+    }
+}
+
+#[cfg(any(feature = "s3", feature = "gs", feature = "az"))]
 #[test]
 fn the_path_of_a_store_in_a_bucket_is_its_address() {
     for (given, root) in [
@@ -162,6 +214,8 @@ fn the_path_of_a_store_in_a_bucket_is_its_address() {
         ("s3://bucket/", "s3://bucket"),
         ("s3://bucket/a/b", "s3://bucket/a/b"),
         ("s3://bucket//a/b//", "s3://bucket/a/b"),
+        ("gs://bucket", "gs://bucket"),
+        ("az://bucket/a/", "az://bucket/a"),
     ] {
         let address = super::Address::of(Path::new(given)).unwrap().unwrap();
         assert_eq!(address.root(), Path::new(root), "{given}");

@@ -9,19 +9,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
     ReqwestConnector,
 };
 use object_store::path::Path as Key;
 use object_store::{
-    BackoffConfig, ClientOptions, Error as S3Error, ObjectStore as _, PutMode, PutOptions, PutPayload,
+    BackoffConfig, ClientOptions, Error as StoreError, ObjectStore as _, PutMode, PutOptions, PutPayload,
     RetryConfig,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
+use super::super::Scheme;
+use super::server::{Settings, Stores};
 use super::{Requests, Result};
 use crate::error::Error as FilterError;
 
@@ -30,21 +31,31 @@ const THREADS: usize = 2;
 /// Parts of files that are fetched at the same time, each held in memory.
 const PARTS: usize = 16;
 /// The most tries of a request.
-const TRIES: u32 = 9;
+pub(super) const TRIES: u32 = 9;
 /// The time after which no further try of a request begins.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The wait after the first try. It doubles with each try, up to [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// The code of an answer 404 that is about the bucket, and not about an object.
-const NO_BUCKET: &str = "NoSuchBucket";
-/// The machine that hands out credentials in Amazon's cloud.
-const METADATA: &str = "169.254.169.254";
+/// The codes of an answer 404 that is about the bucket, and not about an object.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+/// The code of an answer 409 of Azure, where other servers answer 412.
+const EXISTS: &str = "BlobAlreadyExists";
+/// The header with the code of an answer of Azure.
+const CODE: &str = "x-ms-error-code";
+/// The machines that hand out credentials in a cloud.
+const METADATA: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 
 /// How long to wait after this number of failed tries; `None` after the last. The library waits alike.
 pub(super) fn wait_after(tries: u32) -> Option<Duration> {
     let wait = FIRST_WAIT * 2_u32.saturating_pow(tries.saturating_sub(1)).min(1 << 10);
     (tries < TRIES).then_some(wait.min(LONGEST_WAIT))
+}
+
+/// How the library tries again.
+pub(super) fn retry(tries: u32) -> RetryConfig {
+    let backoff = BackoffConfig { init_backoff: FIRST_WAIT, max_backoff: LONGEST_WAIT, base: 2.0 };
+    RetryConfig { backoff, max_retries: tries.saturating_sub(1) as usize, retry_timeout: PATIENCE }
 }
 
 /// Why a request did not do what it should.
@@ -70,18 +81,20 @@ pub(super) enum RequestError {
 /// [`HttpError`].
 #[derive(Clone, Debug, thiserror::Error)]
 enum HttpFailure {
-    /// The server answered with this status, which the library has no variant for, and this code in the body.
+    /// The server answered with this status, which is no success, and this code in the body or a header.
     #[error("the server answered {status}")]
-    Answered { status: u16, code: Option<String> },
-    #[error("no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")]
-    NoCredentials,
+    Answered { scheme: Scheme, lists: bool, status: u16, code: Option<String> },
+    /// The server was not reached.
+    #[error("{0}")]
+    Unreached(String),
+    #[error("no credentials; set {}", .0.words().credentials)]
+    NoCredentials(Scheme),
 }
 
 /// The code in the body of an error, such as `SlowDown`. All else in it could be about credentials.
 fn code(body: &str) -> Option<&str> {
     let (_, from) = body.split_once("<Code>")?;
-    let (code, _) = from.split_once("</Code>")?;
-    (code.len() < 64 && code.chars().all(|c| c.is_ascii_alphanumeric())).then_some(code)
+    Some(from.split_once("</Code>")?.0)
 }
 
 /// The first of an error and its sources that has this type.
@@ -96,28 +109,23 @@ fn cause<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error +
     None
 }
 
-/// The endpoint in the environment, without a name and password.
-fn endpoint() -> Option<String> {
-    let endpoint = AmazonS3Builder::from_env().get_config_value(&AmazonS3ConfigKey::Endpoint)?;
-    let (scheme, host) = endpoint.split_once("://")?;
-    Some(format!("{scheme}://{}", host.rsplit('@').next().unwrap_or_default()))
-}
-
 impl RequestError {
     pub(super) fn unclear(what: &str) -> Self {
         Self::Unclear(what.to_owned())
     }
 
-    /// An answer with this status and code, which is no success.
-    pub(super) fn answered(status: u16, code: Option<&str>) -> Self {
+    /// An answer with this status and code, which is no success. A listing of what is absent is empty.
+    pub(super) fn answered(scheme: Scheme, lists: bool, status: u16, code: Option<&str>) -> Self {
         let what = match code {
             Some(code) => format!("the server answered {status} ({code})"),
             None => format!("the server answered {status}"),
         };
+        let words = scheme.words();
         let refused = |kind, remedy: &str| Self::Refused(kind, format!("{what}; {remedy}"));
         match status {
+            304 | 412 if !lists => Self::Taken,
             300..=399 => {
-                let what = "the server redirects to another one; check AWS_REGION".to_owned();
+                let what = format!("the server redirects to another one; check {}", words.whereabouts);
                 Self::Refused(io::ErrorKind::InvalidInput, what)
             }
             401 => refused(io::ErrorKind::PermissionDenied, "check the credentials in the environment"),
@@ -125,39 +133,33 @@ impl RequestError {
                 let remedy = "check what the credentials in the environment may do in this bucket";
                 refused(io::ErrorKind::PermissionDenied, remedy)
             }
-            404 if code == Some(NO_BUCKET) => {
-                let what = "the server has no such bucket; check its name, AWS_ENDPOINT_URL and AWS_REGION";
-                Self::Refused(io::ErrorKind::Other, what.to_owned())
+            404 if code.is_some_and(|code| NO_BUCKET.contains(&code)) => {
+                let what = format!("the server has no such bucket; check its name{}", words.found_by);
+                Self::Refused(io::ErrorKind::Other, what)
             }
+            404 if !lists => Self::Absent,
+            409 if code == Some(EXISTS) => Self::Taken,
+            409 if !lists => Self::Conflict,
             408 | 429 => Self::Unclear(what),
             501 | 400..=499 => Self::Refused(io::ErrorKind::InvalidInput, what),
             _ => Self::Unclear(what),
         }
     }
 
-    pub(super) fn of(error: S3Error) -> Self {
-        match &error {
-            S3Error::NotFound { .. } => return Self::Absent,
-            S3Error::Precondition { .. } | S3Error::NotModified { .. } => return Self::Taken,
-            S3Error::AlreadyExists { source, .. } => {
-                let is_there = source.downcast_ref::<S3Error>().is_some_and(|error| {
-                    matches!(error, S3Error::Precondition { .. } | S3Error::NotModified { .. })
-                });
-                return if is_there { Self::Taken } else { Self::Conflict };
+    pub(super) fn of(error: StoreError) -> Self {
+        Self::because(&error)
+    }
+
+    /// The reason that an error and its sources tell.
+    fn because(error: &(dyn std::error::Error + 'static)) -> Self {
+        match (cause::<HttpFailure>(error), cause::<HttpError>(error).map(HttpError::kind)) {
+            (Some(HttpFailure::Answered { scheme, lists, status, code }), _) => {
+                Self::answered(*scheme, *lists, *status, code.as_deref())
             }
-            _ => {}
-        }
-        match (cause::<HttpFailure>(&error), cause::<HttpError>(&error).map(HttpError::kind)) {
-            (Some(HttpFailure::Answered { status, code }), _) => Self::answered(*status, code.as_deref()),
-            (Some(failure @ HttpFailure::NoCredentials), _) => {
+            (Some(failure @ HttpFailure::NoCredentials(_)), _) => {
                 Self::Refused(io::ErrorKind::PermissionDenied, failure.to_string())
             }
-            (None, Some(HttpErrorKind::Connect)) => Self::Unreached(match endpoint() {
-                Some(endpoint) => format!("the server {endpoint} of AWS_ENDPOINT_URL cannot be reached"),
-                None => {
-                    "the server of Amazon cannot be reached; for another one set AWS_ENDPOINT_URL".to_owned()
-                }
-            }),
+            (Some(HttpFailure::Unreached(what)), _) => Self::Unreached(what.clone()),
             (None, Some(HttpErrorKind::Timeout)) => Self::unclear("the server did not answer in time"),
             (None, Some(_)) => Self::unclear("the connection broke"),
             (None, None) => Self::unclear("the server's answer cannot be read"),
@@ -194,22 +196,35 @@ struct Counters {
 }
 
 /// Makes clients that count, and keeps the last one.
-#[derive(Debug, Clone)]
-struct CountingConnector {
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    scheme: Scheme,
+    /// What an error says if the server is not reached.
+    unreached: Arc<str>,
     counters: Arc<Counters>,
     last: Arc<Mutex<Option<HttpClient>>>,
 }
 
 #[derive(Debug)]
 struct CountingService {
-    counters: Arc<Counters>,
+    connector: Connector,
     client: HttpClient,
 }
 
-impl HttpConnector for CountingConnector {
+impl Connector {
+    /// The last client: that of the bucket, and not of credentials.
+    #[cfg(any(feature = "s3", feature = "az"))]
+    pub(super) fn last(&self) -> Option<HttpClient> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = ReqwestConnector::default().connect(options)?;
-        let client = HttpClient::new(CountingService { counters: self.counters.clone(), client });
+        // It must not keep itself.
+        let connector = Self { last: Arc::default(), ..self.clone() };
+        let client = HttpClient::new(CountingService { connector, client });
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.clone());
         Ok(client)
     }
@@ -224,87 +239,105 @@ impl HttpService for CountingService {
         'a: 'b,
         Self: 'b,
     {
+        let Connector { scheme, unreached, counters, .. } = &self.connector;
         let query = request.uri().query().unwrap_or_default();
         let lists = request.method().as_str() == "GET"
-            && (query.contains("list-type") || query.starts_with("uploads"));
+            && (query.contains("list-type") || query.contains("comp=list") || query.starts_with("uploads"));
         let counter = match request.method().as_str() {
-            "PUT" => &self.counters.put,
-            "HEAD" => &self.counters.head,
-            "DELETE" => &self.counters.delete,
-            "POST" => &self.counters.post,
-            _ if lists => &self.counters.list,
-            _ => &self.counters.get,
+            "PUT" => &counters.put,
+            "HEAD" => &counters.head,
+            "DELETE" => &counters.delete,
+            "POST" => &counters.post,
+            _ if lists => &counters.list,
+            _ => &counters.get,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         Box::pin(async move {
-            let is_of_metadata = request.uri().host() == Some(METADATA);
+            let is_of_metadata = request.uri().host().is_some_and(|host| METADATA.contains(&host));
             let answer = self.client.execute(request).await;
             let is_final = answer.as_ref().is_ok_and(|answer| {
                 let status = answer.status();
                 !status.is_server_error() && status.as_u16() != 429
             });
             if !is_final {
-                self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                counters.failed.fetch_add(1, Ordering::Relaxed);
             }
-            if is_of_metadata {
-                return answer.map_err(|error| HttpError::new(error.kind(), HttpFailure::NoCredentials));
-            }
-            typed(answer?, lists).await
+            let (kind, failure) = match answer {
+                Ok(answer) if answer.status().is_success() => return Ok(answer),
+                Ok(answer) => {
+                    let (status, code) = told(answer).await;
+                    // The library tries again after a request that was not sent, and not after an answer that it cannot
+                    // decode.
+                    let is_passing = [408, 429].contains(&status) || status >= 500 && status != 501;
+                    let kind = if is_passing { HttpErrorKind::Request } else { HttpErrorKind::Decode };
+                    (kind, HttpFailure::Answered { scheme: *scheme, lists, status, code })
+                }
+                Err(error) if error.kind() == HttpErrorKind::Connect => {
+                    (HttpErrorKind::Connect, HttpFailure::Unreached(unreached.to_string()))
+                }
+                Err(error) if !is_of_metadata => return Err(error),
+                Err(error) => (error.kind(), HttpFailure::NoCredentials(*scheme)),
+            };
+            let failure = if is_of_metadata { HttpFailure::NoCredentials(*scheme) } else { failure };
+            Err(HttpError::new(kind, failure))
         })
     }
 }
 
-/// An answer, or a [`HttpFailure`] if the library has no variant for it. It has none for listings.
-async fn typed(answer: HttpResponse, lists: bool) -> Result<HttpResponse, HttpError> {
-    if answer.status().is_success() {
-        return Ok(answer);
-    }
+/// The status and the code of an answer that is no success.
+async fn told(answer: HttpResponse) -> (u16, Option<String>) {
     let (head, body) = answer.into_parts();
     let body = body.bytes().await.unwrap_or_default();
-    let (status, text) = (head.status.as_u16(), String::from_utf8_lossy(&body));
-    let code = code(&text).map(str::to_owned);
-    if !lists && [304, 404, 409, 412].contains(&status) && code.as_deref() != Some(NO_BUCKET) {
-        return Ok(HttpResponse::from_parts(head, body.clone().into()));
+    let text = String::from_utf8_lossy(&body);
+    // An answer to HEAD has no body.
+    let code = head.headers.get(CODE).and_then(|code| code.to_str().ok()).or_else(|| code(&text));
+    let is_code = |code: &&str| code.len() < 64 && code.chars().all(|c| c.is_ascii_alphanumeric());
+    (head.status.as_u16(), code.filter(is_code).map(str::to_owned))
+}
+
+/// Makes a request that the library does not have, again if that fails.
+#[cfg(any(feature = "s3", feature = "az"))]
+pub(super) async fn ask(http: &HttpClient, request: HttpRequest) -> Result<Vec<u8>, RequestError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let answered = match http.execute(request.clone()).await {
+            Ok(answer) => answer.into_body().bytes().await,
+            Err(error) => Err(error),
+        };
+        let refusal = match answered {
+            Ok(bytes) => return Ok(bytes.to_vec()),
+            Err(error) => RequestError::because(&error),
+        };
+        match wait_after(tries) {
+            Some(wait) if matches!(refusal, RequestError::Unclear(_) | RequestError::Unreached(_)) => {
+                tokio::time::sleep(wait).await;
+            }
+            _ => return Err(refusal),
+        }
     }
-    // The library tries again after a request that was not sent, and not after an answer that it cannot decode.
-    let is_passing = [408, 429].contains(&status) || status >= 500 && status != 501;
-    let kind = if is_passing { HttpErrorKind::Request } else { HttpErrorKind::Decode };
-    Err(HttpError::new(kind, HttpFailure::Answered { status, code }))
 }
 
 /// The connections of one process.
 pub(super) struct Connection {
     runtime: &'static Runtime,
-    /// Tries again.
-    pub(super) patient: AmazonS3,
-    /// Does not: a put-if-absent must know of each try.
-    once: AmazonS3,
-    /// For requests that the library does not have.
-    pub(super) http: HttpClient,
+    pub(super) stores: Stores,
     /// One permit for each part of a file that is fetched.
     pub(super) parts: Semaphore,
 }
 
 impl Connection {
-    /// Puts an object unless the name is taken.
+    /// Puts an object unless the name is taken. Makes one try: who calls must know of each.
     pub(super) async fn create(&self, key: &Key, payload: PutPayload) -> Result<(), RequestError> {
         let options = PutOptions::from(PutMode::Create);
-        self.once.put_opts(key, payload, options).await.map(drop).map_err(RequestError::of)
+        self.stores.once.put_opts(key, payload, options).await.map(drop).map_err(RequestError::of)
     }
-}
-
-/// Whether this is the address of a server.
-fn is_url(endpoint: &str) -> bool {
-    let host = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
-    let is_meant = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]%@".contains(&byte);
-    host.is_some_and(|host| {
-        host.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[') && host.bytes().all(is_meant)
-    })
 }
 
 pub(super) struct Client {
     root: PathBuf,
     bucket: String,
+    settings: Settings,
     counters: Arc<Counters>,
     /// Belongs to the process with this number: a forked child has none of the threads.
     connection: Mutex<(u32, Arc<Connection>)>,
@@ -321,8 +354,11 @@ fn runtime() -> io::Result<&'static Runtime> {
     {
         return Ok(runtime);
     }
-    let runtime =
-        Builder::new_multi_thread().worker_threads(THREADS).thread_name("gowk-s3").enable_all().build()?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("gowk-bucket")
+        .enable_all()
+        .build()?;
     let runtime = Box::leak(Box::new(runtime));
     *known = Some((own, runtime));
     Ok(runtime)
@@ -335,55 +371,39 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    pub(super) fn new(root: PathBuf, bucket: &str) -> Result<Self> {
+    pub(super) fn new(root: PathBuf, bucket: &str, settings: Settings) -> Result<Self> {
         let counters = Arc::default();
-        let connection = Self::connect(&root, bucket, &counters)?;
+        let connection = Self::connect(&root, bucket, &settings, &counters)?;
         let connection = Mutex::new((std::process::id(), connection));
-        Ok(Self { root, bucket: bucket.to_owned(), counters, connection })
+        Ok(Self { root, bucket: bucket.to_owned(), settings, counters, connection })
     }
 
-    fn connect(root: &Path, bucket: &str, counters: &Arc<Counters>) -> Result<Arc<Connection>> {
+    fn connect(
+        root: &Path,
+        bucket: &str,
+        settings: &Settings,
+        counters: &Arc<Counters>,
+    ) -> Result<Arc<Connection>> {
         let failed = |source: io::Error| FilterError::io(root, "connect to", source);
         let runtime = runtime().map_err(failed)?;
         // Clients of HTTP look for the runtime.
         let _within = runtime.enter();
-        // With any other endpoint, the client panics.
-        let settings = AmazonS3Builder::from_env();
-        for setting in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
-            let endpoint = settings.get_config_value(&setting);
-            if endpoint.is_some_and(|endpoint| !is_url(&endpoint)) {
-                let what = "the endpoint in the environment is no URL; it begins with https:// or http://";
-                return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, what)).into());
-            }
-        }
-        let counted = CountingConnector { counters: counters.clone(), last: Arc::default() };
-        let client = |tries: u32| {
-            let backoff = BackoffConfig { init_backoff: FIRST_WAIT, max_backoff: LONGEST_WAIT, base: 2.0 };
-            let retry = RetryConfig { backoff, max_retries: tries as usize - 1, retry_timeout: PATIENCE };
-            AmazonS3Builder::from_env()
-                .with_bucket_name(bucket)
-                .with_retry(retry)
-                .with_disable_bulk_delete(true)
-                .with_http_connector(counted.clone())
-                .build()
+        let connector = Connector {
+            scheme: settings.scheme(),
+            unreached: settings.unreached().into(),
+            counters: counters.clone(),
+            last: Arc::default(),
         };
-        // The error may quote a value of the environment.
-        let wrong = |_| {
-            let what = "the environment has no valid settings; check the variables that begin with AWS_";
-            failed(io::Error::new(io::ErrorKind::InvalidInput, what))
-        };
-        let (patient, once) = (client(TRIES).map_err(wrong)?, client(1).map_err(wrong)?);
-        let http = counted.last.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let missing = "the library for S3 has made no client";
-        let http = http.ok_or_else(|| failed(io::Error::other(missing)))?;
-        Ok(Arc::new(Connection { runtime, patient, once, http, parts: Semaphore::new(PARTS) }))
+        let stores = settings.connect(bucket, &connector);
+        let stores = stores.map_err(|what| failed(io::Error::new(io::ErrorKind::InvalidInput, what)))?;
+        Ok(Arc::new(Connection { runtime, stores, parts: Semaphore::new(PARTS) }))
     }
 
     /// The connection of this process.
     fn connection(&self) -> Result<Arc<Connection>> {
         let mut known = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if known.0 != std::process::id() {
-            let connection = Self::connect(&self.root, &self.bucket, &self.counters)?;
+            let connection = Self::connect(&self.root, &self.bucket, &self.settings, &self.counters)?;
             // The parent's connection belongs to threads that are not here.
             let old = std::mem::replace(&mut *known, (std::process::id(), connection));
             std::mem::forget(old);
@@ -391,10 +411,9 @@ impl Client {
         Ok(known.1.clone())
     }
 
-    /// The address of the server, so that each server has its own cache.
+    /// What tells its server from others, so that each has a cache of its own.
     pub(super) fn place(&self) -> String {
-        let settings = AmazonS3Builder::from_env();
-        settings.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default()
+        self.settings.place()
     }
 
     /// Waits for what a task does with the connection. The task runs elsewhere, so that a caller may have a runtime too.

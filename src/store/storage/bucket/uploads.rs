@@ -1,15 +1,16 @@
-//! Uploads in parts that are neither finished nor given up: their processes died, or are still at it.
+//! Uploads in parts to a server of S3 that are neither finished nor given up: their processes died, or are still at it.
 //!
 //! The library behind `client` cannot list them. So it signs the request, `GET /?uploads`, and this reads the answer.
 
-use object_store::Error as S3Error;
-use object_store::client::{HttpRequest, HttpRequestBody};
-use object_store::path::Path as Key;
-use object_store::signer::{SignedUrlOptions, Signer as _};
 use std::time::Duration;
 
+use object_store::aws::AmazonS3;
+use object_store::client::{HttpClient, HttpRequest, HttpRequestBody};
+use object_store::path::Path as Key;
+use object_store::signer::{SignedUrlOptions, Signer as _};
+
 use super::super::Upload;
-use super::client::{Connection, RequestError, wait_after};
+use super::client::{self, RequestError};
 
 /// How long a signature counts.
 const SIGNED: Duration = Duration::from_secs(600);
@@ -50,10 +51,14 @@ fn page(text: &str, start: &str) -> Option<(Vec<Upload>, Option<Marker>)> {
 }
 
 /// The uploads below a prefix, which ends with a slash or is empty.
-pub(super) async fn list(connection: &Connection, start: &str) -> Result<Vec<Upload>, RequestError> {
+pub(super) async fn list(
+    store: &AmazonS3,
+    http: &HttpClient,
+    start: &str,
+) -> Result<Vec<Upload>, RequestError> {
     let (mut found, mut from) = (Vec::new(), None);
     for _ in 0..PAGES {
-        let text = ask(connection, start, from.take()).await?;
+        let text = ask(store, http, start, from.take()).await?;
         let (uploads, next) =
             page(&text, start).ok_or_else(|| RequestError::unclear("the server's answer cannot be read"))?;
         found.extend(uploads);
@@ -65,43 +70,27 @@ pub(super) async fn list(connection: &Connection, start: &str) -> Result<Vec<Upl
     Ok(found)
 }
 
-/// Asks for one page, again if that fails.
-async fn ask(connection: &Connection, start: &str, from: Option<Marker>) -> Result<String, RequestError> {
+/// Asks for one page.
+async fn ask(
+    store: &AmazonS3,
+    http: &HttpClient,
+    start: &str,
+    from: Option<Marker>,
+) -> Result<String, RequestError> {
     let mut query = vec![("uploads", String::new()), ("prefix", start.to_owned())];
     if let Some((name, id)) = from {
         query.extend([("key-marker", name), ("upload-id-marker", id)]);
     }
     let options = SignedUrlOptions::new().with_query(query);
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        let method = request.method().clone();
-        let signed = connection.patient.signed_url_opts(method, &Key::default(), SIGNED, &options).await;
-        *request.uri_mut() = signed
-            .map_err(RequestError::of)?
-            .as_str()
-            .parse()
-            .map_err(|_| RequestError::unclear("the request has no valid address"))?;
-        let refusal = match connection.http.execute(request).await {
-            Ok(answer) if answer.status().is_success() => match answer.into_body().bytes().await {
-                Ok(bytes) => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                Err(error) => RequestError::of(broken(error)),
-            },
-            Ok(answer) => RequestError::answered(answer.status().as_u16(), None),
-            Err(error) => RequestError::of(broken(error)),
-        };
-        match wait_after(tries) {
-            Some(wait) if matches!(refusal, RequestError::Unclear(_) | RequestError::Unreached(_)) => {
-                tokio::time::sleep(wait).await;
-            }
-            _ => return Err(refusal),
-        }
-    }
-}
-
-fn broken(error: impl std::error::Error + Send + Sync + 'static) -> S3Error {
-    S3Error::Generic { store: "S3", source: Box::new(error) }
+    let mut request = HttpRequest::new(HttpRequestBody::empty());
+    let method = request.method().clone();
+    let signed = store.signed_url_opts(method, &Key::default(), SIGNED, &options).await;
+    *request.uri_mut() = signed
+        .map_err(RequestError::of)?
+        .as_str()
+        .parse()
+        .map_err(|_| RequestError::unclear("the request has no valid address"))?;
+    Ok(String::from_utf8_lossy(&client::ask(http, request).await?).into_owned())
 }
 
 #[cfg(test)]

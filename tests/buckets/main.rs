@@ -1,4 +1,5 @@
-//! Stores in buckets of a real server that speaks the S3 protocol. `tests/s3/run` starts the server, and these tests.
+//! Stores in buckets of a server: moto for addresses at `s3://` and, as the nearest to Google's that there is, at `gs://`;
+//! azurite for those at `az://`. `tests/buckets/run` starts the server, and these tests.
 //!
 //! Invariants checked:
 //!
@@ -11,11 +12,12 @@
 //!    place and what the server did. None shows a credential. One of a listing names it (`failures`).
 //!    No event of the crates below shows one either (`events`).
 //! 5. A committer whose put is held until a vacuum has removed its number is told that it has committed nothing.
-//! 6. A server that lets two creates of one object succeed is refused.
+//! 6. A server that lets two creates of one object succeed is refused, and one that ignores the condition of a put.
 //! 7. Readers that evict each other's files from the cache, or whose cache is removed, get all answers; nothing but files
 //!    of gowk is removed there. A batch fetches files side by side, and tells how far it is (`cache`).
 //! 8. A process that is killed at any request of a commit or of an upload leaves the store whole (`killed`).
 //! 9. A request that fails each time is repeated so often as is said here, and no more (`failures`).
+//! 10. Of eight writers that bring the same keys, of which some are tried again, each key is new to one.
 
 mod cache;
 mod events;
@@ -35,7 +37,41 @@ use proxy::Fault;
 
 /// What the script has set up.
 fn of_script(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: start these tests with tests/s3/run"))
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: start these tests with tests/buckets/run"))
+}
+
+/// Whether stores lie at addresses of this scheme.
+fn is_at(scheme: &str) -> bool {
+    of_script("GOWK_TEST_BUCKET").split_once("://").unwrap().0 == scheme
+}
+
+/// Whether what only servers of S3 have can be tested. If not, says so.
+fn has_s3(what: &str) -> bool {
+    if !is_at("s3") {
+        println!("only at s3://: {what}");
+    }
+    is_at("s3")
+}
+
+/// The path of the bucket at the server.
+fn path_of_bucket() -> &'static str {
+    if is_at("az") { "/gowktest/gowk-test" } else { "/gowk-test" }
+}
+
+/// What the first line of a listing's request has in it.
+fn listing() -> &'static str {
+    if is_at("az") { "comp=list" } else { "list-type" }
+}
+
+/// The variables of a process that talks to the server, or to a proxy, at this address.
+fn endpoint(at: &str) -> (&'static str, String) {
+    match &*of_script("GOWK_TEST_BUCKET") {
+        "s3://gowk-test" => ("AWS_ENDPOINT_URL", format!("http://{at}")),
+        "gs://gowk-test" => ("GOOGLE_BASE_URL", format!("http://{at}")),
+        "az://gowk-test" => ("AZURE_STORAGE_ENDPOINT", format!("http://{at}/gowktest")),
+        other => panic!("{other}"),
+    }
 }
 
 /// The prefix of a store of its own, and its address.
@@ -47,14 +83,15 @@ fn place() -> (String, PathBuf) {
         proxy::start(&of_script("GOWK_TEST_PROXY"), of_script("GOWK_TEST_SERVER"));
     });
     let (number, process) = (NUMBER.fetch_add(1, Ordering::Relaxed), std::process::id());
-    let prefix = format!("store-{process}-{number}-end");
+    // Only letters and digits, which no server escapes.
+    let prefix = format!("store{process}x{number}end");
     let address = format!("{}/{prefix}", of_script("GOWK_TEST_BUCKET"));
     (prefix, address.into())
 }
 
-/// Whether a text shows what `tests/s3/run` has set, the secret or who has it.
+/// Whether a text shows what `tests/buckets/run` has set, a secret or who has it.
 fn has_credential(text: &str) -> bool {
-    ["gowk-test-key", "gowk-test-secret"].iter().any(|credential| text.contains(credential))
+    of_script("GOWK_TEST_SECRETS").split_whitespace().any(|credential| text.contains(credential))
 }
 
 fn options() -> Options {
@@ -196,9 +233,10 @@ fn what_calls_cost() {
     assert_eq!(spent(&reading, "the same again", &mut look), [0; 6]);
     let mut newest = || drop(reading.newest().unwrap());
     assert_eq!(spent(&reading, "looking for a newer version", &mut newest), [0, 0, 0, 1, 0, 0]);
-    // Eleven listings and two of each shard, and the versions 1 to 3.
+    // Nine listings and two of each shard, and the versions 1 to 3. Uploads are listed at S3 alone, twice.
     let mut vacuum = || assert_eq!(store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap().versions, 3);
-    assert_eq!(spent(&store, "a vacuum", &mut vacuum), [1, 1, 3, 11 + 2 * 4, 3, 0]);
+    let listings = 9 + 2 * 4 + if is_at("s3") { 2 } else { 0 };
+    assert_eq!(spent(&store, "a vacuum", &mut vacuum), [1, 1, 3, listings, 3, 0]);
 }
 
 #[test]
@@ -352,9 +390,10 @@ fn a_committer_that_a_vacuum_has_passed_has_committed_nothing() {
 
 #[test]
 fn a_bucket_that_is_missing_is_named() {
-    for outcome in [Store::open("s3://gowk-none/x"), Store::create("s3://gowk-none/x", 2, &options())] {
+    let missing = of_script("GOWK_TEST_BUCKET").replace("gowk-test", "gowk-none") + "/x";
+    for outcome in [Store::open(&missing), Store::create(&missing, 2, &options())] {
         let error = outcome.unwrap_err().to_string();
-        assert!(error.contains("no such bucket") && error.contains("s3://gowk-none/x"), "{error}");
+        assert!(error.contains("no such bucket") && error.contains(&missing), "{error}");
     }
 }
 
@@ -367,4 +406,64 @@ fn a_server_that_lets_two_creates_succeed_is_refused() {
     let refused = Store::create(&address, 2, &options());
     proxy::relent(&prefix);
     assert!(refused.is_err(), "{refused:?}");
+}
+
+/// A server that does not know the condition of a put.
+#[test]
+fn a_server_that_ignores_conditions_is_refused_and_no_store_is_left() {
+    let (prefix, address) = place();
+    proxy::plan(&prefix, Fault::Unconditional, 0, usize::MAX, "PUT");
+    let refused = Store::create(&address, 2, &options());
+    let puts = proxy::relent(&prefix).len();
+    assert!(matches!(refused, Err(Error::Unsafe { winners, .. }) if winners > 1), "{puts}: {refused:?}");
+    assert!(matches!(Store::open(&address), Err(Error::NotAStore { .. })));
+    // The same place serves once the server does.
+    Store::create(&address, 2, &options()).unwrap();
+}
+
+/// Writers whose puts of versions lose their answers now and then, and who commit each batch a second time, as if they had not
+/// heard that it was made.
+#[test]
+fn of_eight_writers_of_the_same_keys_each_key_is_new_to_one() {
+    const KEYS: u32 = 2000;
+    let (prefix, address) = place();
+    Store::create(&address, 2, &options()).unwrap();
+    proxy::plan(&prefix, Fault::Lost, 2, 8, &format!("PUT {}/{prefix}/versions/", path_of_bucket()));
+    let commit = |store: &Store, own: u32, batch: u32| -> Result<Vec<bool>, Error> {
+        let (application, number) = (format!("w{own}"), u64::from(batch) + 1);
+        let keys = keys(500 * batch..500 * (batch + 1));
+        let mut update = store.update_of(store.before(&application, number)?);
+        let first = update.insert_batch(&keys)?.mask();
+        let (_, again) =
+            update.commit_rebased("insert", Some(Token::new(application, number)), &|_, _| {})?;
+        let is_new = |(key, new): (&[u8; 4], bool)| new && !again.has(store.hash(key).unwrap());
+        Ok(keys.iter().zip(first).map(is_new).collect())
+    };
+    let new: Vec<u32> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8)
+            .map(|own| {
+                let (address, commit) = (&address, &commit);
+                scope.spawn(move || {
+                    let store = Store::open_with(address, &options()).unwrap();
+                    let mut new = Vec::new();
+                    for batch in 0..KEYS / 500 {
+                        let told = loop {
+                            match commit(&store, own, batch) {
+                                Err(Error::Unknown { .. }) => {}
+                                outcome => break outcome.unwrap(),
+                            }
+                        };
+                        assert_eq!(commit(&store, own, batch).unwrap(), told, "writer {own}, batch {batch}");
+                        new.extend((500 * batch..).zip(told).filter(|(_, new)| *new).map(|(key, _)| key));
+                    }
+                    new
+                })
+            })
+            .collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    assert!(proxy::relent(&prefix).len() > 10);
+    assert_eq!(new.len() as u32, KEYS);
+    assert!(new.iter().collect::<BTreeSet<_>>().into_iter().copied().eq(0..KEYS));
+    assert!(is_there(&Store::open_with(&address, &options()).unwrap(), 0..KEYS));
 }

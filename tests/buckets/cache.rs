@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use gowk::store::Store;
 
 use super::proxy::{self, Fault};
-use super::{cached, insert, is_there, keys, options, place};
+use super::{cached, insert, is_there, keys, options, path_of_bucket, place};
 use gowk::{Batches as _, Lookup as _};
 
 const SHARDS: u32 = 8;
@@ -50,7 +50,7 @@ fn in_a_process_with(cache: &Path, size: u64, test: &str, address: &Path) {
         .args(["--exact", test, "--nocapture"])
         .env("GOWK_TEST_ADDRESS", address)
         // Not through the proxy, which is in this process.
-        .env("AWS_ENDPOINT_URL", format!("http://{}", super::of_script("GOWK_TEST_SERVER")))
+        .envs([super::endpoint(&super::of_script("GOWK_TEST_SERVER"))])
         .env("GOWK_CACHE", cache)
         .env("GOWK_CACHE_SIZE", size.to_string())
         .stdout(Stdio::null())
@@ -162,7 +162,7 @@ fn a_batch_fetches_its_files_side_by_side_and_none_has_its_name_before_it_is_who
     let heard = told.clone();
     let options = options().fetch_progress(move |done, all| heard.lock().unwrap().push((done, all)));
     let reader = Store::open_with(&address, &options).unwrap().read().unwrap();
-    proxy::plan(prefix, Fault::Held, 0, usize::MAX, &format!("GET /gowk-test/{prefix}/shards/"));
+    proxy::plan(prefix, Fault::Held, 0, usize::MAX, &format!("GET {}/{prefix}/shards/", path_of_bucket()));
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| reader.contains_batch(&keys(0..KEYS + 10)).unwrap());
         let ended = || start.elapsed() > Duration::from_secs(30);

@@ -8,7 +8,7 @@ use gowk::store::{Committed, Store, Token, Vacuum};
 use gowk::{Batches as _, Options};
 
 use super::proxy::{self, Fault};
-use super::{AT_ONCE, insert, is_there, keys, options, place};
+use super::{AT_ONCE, has_s3, insert, is_at, is_there, keys, options, place};
 
 /// A shard's file has more than one part of 16 MiB.
 fn large() -> Options {
@@ -26,6 +26,16 @@ fn bytes(store: &Store) -> u64 {
     store.newest().unwrap().shards.values().map(|file| file.bytes).sum()
 }
 
+/// What the first lines of the requests have that begin an upload in parts, move a part and end it, and how many with the same
+/// come before the last. Azure has none that begins one.
+fn upload_requests() -> [(&'static str, usize); 3] {
+    if is_at("az") {
+        [("", 0), ("comp=block&", 0), ("comp=blocklist", 0)]
+    } else {
+        [("POST", 0), ("partNumber", 0), ("POST", 1)]
+    }
+}
+
 /// Each request of an upload in parts fails once.
 #[test]
 fn an_upload_in_parts_makes_up_for_a_request_that_fails() {
@@ -33,15 +43,17 @@ fn an_upload_in_parts_makes_up_for_a_request_that_fails() {
     let store = Store::create(&address, 1, &large()).unwrap();
     let store = Store::open_with(store.path(), &large()).unwrap();
     let mut number = 0;
-    for (fault, like, from) in [
-        (Fault::Told(404), "POST", 1),
-        (Fault::Lost, "POST", 1),
-        (Fault::Told(500), "POST", 1),
-        (Fault::Lost, "POST", 0),
-        (Fault::Reset, "partNumber", 0),
-        (Fault::Told(503), "partNumber", 1),
-        (Fault::Lost, "partNumber", 1),
+    let [begin, part, end] = upload_requests();
+    for (fault, (like, from), more) in [
+        (Fault::Told(404), end, 0),
+        (Fault::Lost, end, 0),
+        (Fault::Told(500), end, 0),
+        (Fault::Lost, begin, 0),
+        (Fault::Reset, part, 0),
+        (Fault::Told(503), part, 1),
+        (Fault::Lost, part, 1),
     ] {
+        let from = from + more;
         proxy::plan(&prefix, fault, from, 1, like);
         let outcome = rewrite(&store, 10 * number..10 * (number + 1), None);
         let seen = proxy::relent(&prefix);
@@ -130,15 +142,20 @@ fn an_upload_that_is_killed_leaves_the_store_whole() {
     let store = Store::open_with(&address, &large()).unwrap();
     rewrite(&store, 0..10, None);
     let own = "killed::an_upload_that_is_killed_leaves_the_store_whole";
-    for (first, at) in (1..).zip([("POST", 0), ("partNumber", 0), ("partNumber", 1), ("POST", 1)]) {
+    let [begin, part, end] = upload_requests();
+    let killed: Vec<_> =
+        [begin, part, (part.0, 1), end].into_iter().filter(|(like, _)| !like.is_empty()).collect();
+    let (number, kills) = (killed.len(), killed.len() as u64);
+    for (first, at) in (1..).zip(killed) {
         assert!(killed_at(&prefix, &address, own, at, first), "{at:?}");
         goes_on(&store, first, true);
     }
     let told = store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap();
-    // Three files of versions before, and the one whose upload was complete.
-    assert_eq!(told.files, 4, "{told:?}");
+    // The files of versions before, and the one whose upload was complete.
+    assert_eq!(told.files, kills, "{told:?}");
     // Those that were killed as they began, and at a part. A second vacuum finds none.
-    assert_eq!((told.uploads, told.uploads_hidden), (3, false), "{told:?}");
+    let uploads = if has_s3("uploads of killed processes, which a vacuum gives up") { 3 } else { 0 };
+    assert_eq!((told.uploads, told.uploads_hidden), (uploads, is_at("gs")), "{told:?}");
     assert_eq!(store.vacuum(&Vacuum::default().grace(AT_ONCE)).unwrap().uploads, 0);
-    assert!(is_there(&store, 0..50));
+    assert!(is_there(&store, 0..10 * (number as u32 + 1)));
 }

@@ -23,6 +23,8 @@ pub(crate) enum Fault {
     Garbage,
     /// It waits until the plan is taken back.
     Held,
+    /// It is carried out without its condition.
+    Unconditional,
 }
 
 /// The requests of one store from a number on, of so many, fail.
@@ -31,7 +33,7 @@ pub(crate) struct Plan {
     pub(crate) fault: Fault,
     pub(crate) from: usize,
     pub(crate) count: usize,
-    /// Only requests with this in their first line count.
+    /// Only requests with this in their first line count, in which the path has no escapes.
     pub(crate) like: String,
     /// Those that were made, by their first lines.
     pub(crate) seen: Vec<String>,
@@ -123,6 +125,30 @@ fn request(client: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
+/// The first line of a request, with a path without escapes.
+fn first_line(head: &str) -> String {
+    let line = head.lines().next().unwrap_or_default();
+    let (path, rest) = line.split_at(line.find('?').unwrap_or(line.len()));
+    let mut parts = path.split('%');
+    let mut plain = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (code, text) = part.split_at_checked(2).unwrap();
+        plain.push(u8::from_str_radix(code, 16).unwrap());
+        plain.extend_from_slice(text.as_bytes());
+    }
+    format!("{}{rest}", String::from_utf8_lossy(&plain))
+}
+
+/// A request without its condition.
+fn unconditional(head: &str) -> String {
+    let is_condition = |line: &&str| {
+        let line = line.to_ascii_lowercase();
+        line.starts_with("if-none-match:") || line.starts_with("x-goog-if-generation-match:")
+    };
+    assert!(head.lines().any(|line| is_condition(&line)), "{head}");
+    head.lines().filter(|line| !is_condition(line)).collect::<Vec<_>>().join("\r\n")
+}
+
 /// What the server answers.
 fn carried_out(head: &str, body: &[u8], server: &str) -> Option<Vec<u8>> {
     let mut stream = TcpStream::connect(server).ok()?;
@@ -135,7 +161,7 @@ fn carried_out(head: &str, body: &[u8], server: &str) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// An answer with a secret in its body, as S3 gives some.
+/// An answer with a secret in its body, as servers give some.
 fn answer(status: u16) -> Vec<u8> {
     let code = if status == 503 { "SlowDown" } else { "Injected" };
     let body = format!("<Error><Code>{code}</Code><AWSAccessKeyId>gowk-test-key</AWSAccessKeyId></Error>");
@@ -148,7 +174,7 @@ fn answer(status: u16) -> Vec<u8> {
 
 fn serve(mut client: TcpStream, server: &str) {
     let Some((head, body)) = request(&mut client) else { return };
-    let line = head.lines().next().unwrap_or_default().to_owned();
+    let line = first_line(&head);
     let done = || carried_out(&head, &body, server).unwrap_or_default();
     let answered = match fault_for(&line) {
         None => done(),
@@ -166,6 +192,7 @@ fn serve(mut client: TcpStream, server: &str) {
             std::thread::sleep(Duration::from_secs(30));
             Vec::new()
         }
+        Some(Fault::Unconditional) => carried_out(&unconditional(&head), &body, server).unwrap_or_default(),
         Some(Fault::Garbage) => {
             b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\nConnection: close\r\n\r\n\xff<>\"{;\0".to_vec()
         }
