@@ -645,8 +645,9 @@ class Store:
     After :func:`os.fork`, too, each process opens it for itself. There is nothing to close.
 
     Args:
-        path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``. Credentials, region and endpoint come from
-            the environment (``AWS_ACCESS_KEY_ID`` and so on); see ``docs/operating.md``.
+        path: the folder; or a bucket, as the text ``"s3://bucket/prefix"``, ``"gs://bucket/prefix"`` or
+            ``"az://container/prefix"``. Credentials, region and endpoint come from the environment (``AWS_ACCESS_KEY_ID`` and
+            so on); see ``docs/operating.md``.
         version: the number of a version to look into, instead of the newest.
         copies: a folder with copies of files of shards, under their own names. A copy is read instead of the store's
             own file; see :attr:`files`. Copies are a cache: if a copy fails, the store's own file is read. A copy fails

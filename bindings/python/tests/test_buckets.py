@@ -179,6 +179,13 @@ def test_what_is_no_address_is_refused_and_no_error_shows_a_credential(monkeypat
             with pytest.raises(gowk.Invalid) as refused:
                 call(wrong)
             assert str(refused.value).startswith(str(wrong))
+    with pytest.raises(gowk.Invalid, match="s3://bucket/prefix.*gs://bucket/prefix.*az://container/prefix"):
+        gowk.Store("abfs://container/x")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "gowktest")
+    for path, variable in [("gs://b/x", "GOOGLE_BASE_URL"), ("az://c/x", "AZURE_STORAGE_ENDPOINT")]:
+        monkeypatch.setenv(variable, "no address")
+        with pytest.raises(gowk.Error, match=f"{path}: .*the endpoint in the environment is no URL"):
+            gowk.Store(path)
     assert os.listdir() == []
     with pytest.raises(gowk.Foreign, match="not a store"):
         gowk.Store(address())

@@ -41,7 +41,8 @@ class SparkStore:
     Rows whose key is null have no key: ``unseen`` drops them, ``insert`` and ``remove`` skip them, and ``mark`` has False.
 
     Args:
-        path: the store's folder, or its address, ``"s3://bucket/prefix"``.
+        path: the store's folder, or its address: ``"s3://bucket/prefix"``, ``"gs://bucket/prefix"`` or
+            ``"az://container/prefix"``.
         local: a folder on each executor's local disk. Its subfolder ``gowk`` keeps copies of shards, also for later jobs
             and applications. Unless given, Spark's own folder for temporary files, which is emptied when the executor
             ends.

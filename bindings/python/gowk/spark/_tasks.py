@@ -51,7 +51,7 @@ class Plan:
         return Disk.own(root, self.local_bytes)
 
     def open(self) -> Files:
-        if self.path.startswith("s3://"):
+        if "://" in self.path:
             # The library's own copies lie on this executor's disk, too.
             if self.local is not None or "GOWK_CACHE" not in os.environ:
                 os.environ["GOWK_CACHE"] = str(self.disk().root / "cache")
