@@ -7,7 +7,7 @@ same: on a busy machine two creates of one object succeed now and then.
 Below the prefix ``hides-uploads``, it refuses to list uploads, as for a user without that right.
 """
 import sys
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
@@ -19,6 +19,9 @@ def application(environ, start_response):
     query = parse_qs(environ["QUERY_STRING"], keep_blank_values=True)
     if environ.get("HTTP_AUTHORIZATION", "").startswith("Bearer "):
         environ["HTTP_AUTHORIZATION"] = "AWS gowk-test-key:x"
+        # Google's clients write `gowk%2Dtest`, which moto would take for the name of the bucket.
+        path = quote(environ["PATH_INFO"].encode("latin-1"))
+        environ["RAW_URI"] = environ["REQUEST_URI"] = f"{path}?{environ['QUERY_STRING']}".rstrip("?")
         # Google knows this condition, and no other for a put.
         environ.pop("HTTP_IF_NONE_MATCH", None)
         if environ.get("HTTP_X_GOOG_IF_GENERATION_MATCH") == "0":
