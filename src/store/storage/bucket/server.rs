@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use futures_util::stream::BoxStream;
+#[cfg(any(feature = "s3", feature = "gs"))]
+use object_store::ObjectStoreExt as _;
 #[cfg(feature = "s3")]
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 #[cfg(feature = "az")]
@@ -17,7 +19,7 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 #[cfg(feature = "s3")]
 use object_store::multipart::MultipartStore as _;
 use object_store::path::Path as Key;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
+use object_store::{ObjectMeta, ObjectStore};
 use url::Url;
 
 use super::super::Scheme;
@@ -99,6 +101,17 @@ pub(super) enum Own {
     Gs,
     #[cfg(feature = "az")]
     Az(Azure),
+}
+
+impl Own {
+    const fn is_azure(&self) -> bool {
+        match self {
+            #[cfg(feature = "az")]
+            Self::Az(_) => true,
+            #[cfg(any(feature = "s3", feature = "gs"))]
+            _ => false,
+        }
+    }
 }
 
 /// What deletes blobs: the library would send a batch, whose answer hides what became of each.
@@ -194,7 +207,6 @@ impl Settings {
 
     /// Finds settings with which the library would panic.
     fn check(&self) -> Result<(), String> {
-        let variable = |name: &str| std::env::var(name).ok();
         let (urls, words): (Vec<Option<String>>, Vec<Option<String>>) = match self {
             #[cfg(feature = "s3")]
             Self::S3(settings) => {
@@ -208,7 +220,7 @@ impl Settings {
             #[cfg(feature = "gs")]
             Self::Gs(settings) => {
                 let hosts = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
-                let hosts = hosts.iter().filter_map(|name| variable(name));
+                let hosts = hosts.iter().filter_map(|name| std::env::var(name).ok());
                 let mut urls: Vec<_> = hosts.map(|host| Some(format!("http://{host}"))).collect();
                 let of = |key| settings.get_config_value(&key);
                 let endpoint = of(GoogleConfigKey::BaseUrl);
@@ -232,7 +244,7 @@ impl Settings {
                 let mut urls: Vec<_> = urls.iter().map(of).collect();
                 urls.push(azure_server(settings).map(|(server, _)| server));
                 let words = words.iter().chain(&others).map(of);
-                (urls, words.chain([variable("IDENTITY_HEADER")]).collect())
+                (urls, words.chain([std::env::var("IDENTITY_HEADER").ok()]).collect())
             }
         };
         let variables = self.scheme().words().variables;
@@ -328,13 +340,10 @@ impl Connection {
         below: Option<&Key>,
         offset: Option<&Key>,
     ) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        match (offset, &self.stores.own) {
-            // Azure's parameter for it does not count in all accounts.
-            #[cfg(feature = "az")]
-            (_, Own::Az(_)) => self.stores.patient.list(below),
-            (None, _) => self.stores.patient.list(below),
-            #[cfg(any(feature = "s3", feature = "gs"))]
-            (Some(offset), _) => self.stores.patient.list_with_offset(below, offset),
+        // Azure's parameter for it does not count in all accounts.
+        match offset.filter(|_| !self.stores.own.is_azure()) {
+            None => self.stores.patient.list(below),
+            Some(offset) => self.stores.patient.list_with_offset(below, offset),
         }
     }
 
@@ -366,10 +375,10 @@ impl Connection {
     }
 
     #[cfg_attr(not(feature = "s3"), allow(unused_variables, clippy::unused_async, reason = "none is listed"))]
-    pub(super) async fn give_up(&self, key: &Key, id: &String) -> Result<(), RequestError> {
+    pub(super) async fn give_up(&self, key: &Key, id: &str) -> Result<(), RequestError> {
         match &self.stores.own {
             #[cfg(feature = "s3")]
-            Own::S3(store, _) => store.abort_multipart(key, id).await.map_err(RequestError::of),
+            Own::S3(store, _) => store.abort_multipart(key, &id.to_owned()).await.map_err(RequestError::of),
             #[cfg(any(feature = "gs", feature = "az"))]
             _ => Ok(()),
         }
