@@ -390,6 +390,8 @@ fn a_committer_that_a_vacuum_has_passed_has_committed_nothing() {
 
 #[test]
 fn a_bucket_that_is_missing_is_named() {
+    // Starts the proxy.
+    place();
     let missing = of_script("GOWK_TEST_BUCKET").replace("gowk-test", "gowk-none") + "/x";
     for outcome in [Store::open(&missing), Store::create(&missing, 2, &options())] {
         let error = outcome.unwrap_err().to_string();
