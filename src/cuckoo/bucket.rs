@@ -9,9 +9,9 @@
 //! *universal*: by the match rule it matches every query. With a tag from 1 to D, below half of all tags, it is a
 //! *digit*: it matches nothing, and counts copies of the entry below it (`group.rs`).
 //!
-//! An *unmarked* slot has no such bit: an entry is `tag | tail`, with a tail of full length, and matches the query that
-//! equals it. 0 is empty, and the fingerprint 0 is stored as 1. There are no digits and no universal slots. The first
-//! doubling marks all slots ([`Bucket::split`]), and so does a repair ([`Bucket::marked`]).
+//! An *unmarked* slot has no marker: an entry is `tag | tail`, with a tail of full length, and matches only the query
+//! that equals it. 0 is empty, and the fingerprint 0 is stored as 1. There are no digits and no universal slots. The
+//! first doubling marks all slots ([`Bucket::split`]), and so does a repair ([`Bucket::marked`]).
 
 use std::convert::Infallible;
 
@@ -32,15 +32,14 @@ pub(crate) struct Place<W> {
 }
 
 impl<W: Width> Place<W> {
-    /// From the low half of a hash, and the fraction that [`KeyHash::region`](super::KeyHash) returns beside the
-    /// region.
+    /// From the low half of a hash, and the fraction that [`KeyHash::region`](super::KeyHash) returns with the region.
     #[inline]
     pub(crate) const fn new(local: u64, rem: u64) -> Self {
         let first = BucketId(local as u16 & ((1 << W::INDEX_BITS) - 1) as u16);
         Self { first, fingerprint: Slot::fresh(local, rem) }
     }
 
-    /// The same place in a forgetting filter, as of this epoch: entries that expire in it match no longer.
+    /// The same place in a forgetting filter at this epoch: entries that expire in it no longer match.
     #[inline(always)]
     pub(crate) fn at(self, epoch: u32) -> Self {
         if W::EXPIRY_BITS == 0 {
@@ -56,7 +55,7 @@ impl<W: Layout> Place<W> {
         self.fingerprint.other(self.first)
     }
 
-    /// Both buckets, loaded.
+    /// Loads both buckets.
     #[inline(always)]
     pub(super) fn load<B: Buckets<W>>(self, buckets: &mut B) -> Result<[(BucketId, Bucket<W>); 2], B::Error> {
         let second = self.second();
@@ -70,12 +69,12 @@ pub(crate) trait Buckets<W> {
 
     fn load(&mut self, id: BucketId) -> Result<Bucket<W>, Self::Error>;
 
-    /// Whether a load may have to wait for memory, so that it is worth asking for buckets ahead.
+    /// Whether a load may wait for memory, so that prefetching buckets pays.
     fn are_far(&self) -> bool {
         false
     }
 
-    /// Asks for the cache line of a bucket.
+    /// Prefetches the cache line of a bucket.
     fn prefetch(&self, _: BucketId) {}
 }
 
@@ -85,8 +84,8 @@ pub(crate) trait BucketsMut<W>: Buckets<W> {
     fn store(&mut self, id: BucketId, bucket: Bucket<W>);
 }
 
-/// Buckets behind dynamic dispatch: code that takes much longer than a call is compiled once for each width, and not for
-/// each kind of buckets.
+/// Buckets behind dynamic dispatch. Code that takes much longer than a call is then compiled once for each width, and not
+/// for each kind of buckets.
 pub(super) struct AnyBuckets<'a, W, E>(pub(super) &'a mut dyn BucketsMut<W, Error = E>);
 
 impl<W: Layout, E> Buckets<W> for AnyBuckets<'_, W, E> {
@@ -111,14 +110,14 @@ impl<W: Layout, E> BucketsMut<W> for AnyBuckets<'_, W, E> {
     }
 }
 
-/// Buckets of any width that never fail. Code that seldom runs uses them: so it is compiled once, and not for each width
-/// and type of error.
+/// Buckets of any width that never fail. Code that seldom runs uses them, so that it is compiled once, and not for each
+/// width and type of error.
 pub(super) type Erased<'a> = AnyBuckets<'a, AnyLayout, Infallible>;
 
 /// Hides the width and the errors of buckets.
 struct Eraser<'a, W, B: Buckets<W>> {
     buckets: &'a mut B,
-    /// The error of a failed load. From then on every bucket is loaded as quarantined, and none is stored.
+    /// The error of a failed load. After one, every bucket loads as quarantined, and stores do nothing.
     failed: Option<B::Error>,
 }
 
@@ -147,8 +146,8 @@ impl<W: Width, B: BucketsMut<W>> BucketsMut<AnyLayout> for Eraser<'_, W, B> {
     }
 }
 
-/// Does `work` in buckets whose width and errors it does not see. If a load fails, nothing is stored after it, and the
-/// outcome is that error.
+/// Runs `work` on buckets of hidden width and hidden errors. If a load fails, nothing is stored after it, and the outcome
+/// is that error.
 pub(super) fn erased<W: Width, B: BucketsMut<W>, T>(
     buckets: &mut B,
     work: impl FnOnce(&mut Erased<'_>) -> T,
@@ -186,8 +185,8 @@ impl<W: Width> Slot<W> {
 
     /// The fingerprint of a key that was just hashed, with a tail of full length.
     ///
-    /// n = 4, `local` = `0x7433…` (tag 29), `rem` = `0x3e44…` (tail `0x7c`): `29 << 10 | 0x7c << 1 | 1` = `0x74f9`. Unmarked,
-    /// the tail has a bit more, and is `0xf9`: so the slot is `29 << 10 | 0xf9`, the same here.
+    /// n = 4, `local` = `0x7433…` (tag 29), `rem` = `0x3e44…` (tail `0x7c`): `29 << 10 | 0x7c << 1 | 1` = `0x74f9`. An
+    /// unmarked tail has one more bit, `0xf9`: the slot is `29 << 10 | 0xf9`, the same number.
     pub(crate) const fn fresh(local: u64, rem: u64) -> Self {
         let (tag, tail_bits) = (local >> (64 - W::TAG_BITS), W::BITS - W::EXPIRY_BITS - W::TAG_BITS);
         let tail = rem >> (64 - tail_bits);
@@ -219,7 +218,7 @@ impl<W: Layout> Slot<W> {
         Slot(self.0, AnyLayout::of(self.1))
     }
 
-    /// Another slot of the same width.
+    /// The same slot as a slot of another type of the same width.
     #[inline(always)]
     pub(super) const fn like(self, bits: u32) -> Self {
         Self(bits, self.1)
@@ -234,7 +233,7 @@ impl<W: Layout> Slot<W> {
         self.1.numbers()
     }
 
-    /// The code in the expiry bits, an epoch modulo 2^a: for an entry its expiry epoch, for a query the current epoch.
+    /// The epoch code in the expiry bits, modulo 2^a: of an entry, its expiry epoch; of a query, the current epoch.
     pub(super) fn expiry(self) -> u32 {
         self.0 & self.numbers().expiry()
     }
@@ -248,15 +247,15 @@ impl<W: Layout> Slot<W> {
         self.like(self.0 & !expiry | epoch & expiry)
     }
 
-    /// The epochs that an entry has left at this one; 0 in filters that do not forget.
+    /// How many epochs an entry still lives at the epoch `now`; 0 in filters that do not forget.
     ///
     /// n = 4, a = 3: `0x74fd` expires in an epoch that is 5 modulo 8, so at epoch 10 it has 3 left.
     pub(super) fn epochs_left(self, now: u32) -> u32 {
         self.expiry().wrapping_sub(now) & self.numbers().expiry()
     }
 
-    /// Whether every query that matches `entry` also matches this entry, if both live: this tail is the beginning of that
-    /// one, or all of it.
+    /// Whether every query that matches `entry` also matches `self`, if both live: the tail of `self` is a prefix of
+    /// `entry`'s tail, or equals it.
     pub(super) fn covers(self, entry: Self) -> bool {
         let (Some(tail), Some(longer)) = (self.tail_length(), entry.tail_length()) else { return false };
         tail <= longer && (self.0 ^ entry.0) >> (self.numbers().tail_top_at() + 1 - tail) == 0
@@ -280,8 +279,8 @@ impl<W: Layout> Slot<W> {
     /// Bits of tail, from 0 (*void*) to `TAIL_BITS`. `None` for slots that are not entries: empty, universal, a digit,
     /// or malformed (which no writer stores).
     ///
-    /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none. Unmarked,
-    /// all of them have 10 but `0x0000`.
+    /// n = 4: `0x74f9` has 9, `0x75f2` has 8, `0x7600` has 0; `0x8000`, `0x7400`, `0x8400` and `0x0000` have none.
+    /// Unmarked, `0x0000` has none, and the others have 10.
     #[inline]
     pub(crate) fn tail_length(self) -> Option<u32> {
         let Numbers { tail_bits, expiry_bits, is_marked, .. } = *self.numbers();
@@ -307,7 +306,7 @@ impl<W: Layout> Slot<W> {
         if is_digit { Some(value) } else { None }
     }
 
-    /// The other bucket of an entry found in `bucket`. It is its own inverse.
+    /// The other bucket of an entry found in `bucket`. The function is its own inverse.
     ///
     /// n = 4: `0x74f9` has tag 29, whose offset is `0x00ee`; so `0x13df` gives `0x1331`, and that gives `0x13df`.
     #[inline]
@@ -338,7 +337,8 @@ impl<W: Layout> Lanes<W> {
         self.like(self.0 << self.1.numbers().bits)
     }
 
-    /// `lowest` has the lowest bits of some lanes. Adds the lowest bits of lanes of `self` directly above them, in a row.
+    /// Adds to `lowest`, the lowest bits of some lanes, the lowest bits of the lanes of `self` that follow directly
+    /// above.
     fn follow(self, mut lowest: u64) -> u64 {
         let Numbers { slots, bits, .. } = *self.1.numbers();
         for _ in 1..slots {
@@ -352,9 +352,9 @@ impl<W: Layout> Lanes<W> {
         lane < slots && self.0 >> (lane * bits) >> (bits - 1) & 1 == 1
     }
 
-    /// Whether there is one lane in all, of this bucket and of another one.
+    /// Whether `self` and `other` have one lane in all. `other` belongs to another bucket.
     pub(super) const fn is_one_beside(self, other: Self) -> bool {
-        // A lane has more than one bit.
+        // The shift keeps the two apart: a lane has more than one bit.
         (self.0 | other.0 >> 1).is_power_of_two()
     }
 
@@ -362,7 +362,7 @@ impl<W: Layout> Lanes<W> {
         self.0.count_ones()
     }
 
-    /// As [`BucketId::or`].
+    /// Like [`BucketId::or`].
     pub(super) const fn or(self, other: Self, so: bool) -> Self {
         self.like(select(self.0, other.0, so))
     }
@@ -395,10 +395,10 @@ impl<W: Width> Bucket<W> {
         Self(word, W::VALUE)
     }
 
-    /// The two buckets that this one becomes when the filter doubles.
+    /// The two buckets that this bucket becomes when the filter doubles.
     ///
-    /// An entry goes left or right by the first bit of its tail, and loses that bit; its digits go with it, and its expiry
-    /// stays. Void entries and universal slots have no such bit and go to both.
+    /// An entry goes left or right by the first bit of its tail, and loses that bit. Its digits go with it, and its
+    /// expiry does not change. Void entries and universal slots have no such bit and go to both sides.
     ///
     /// | n = 4 | lane 3: void | lane 2: digit | lane 1: first bit 1 | lane 0: first bit 0 |
     /// |---|---|---|---|---|
@@ -413,7 +413,7 @@ impl<W: Width> Bucket<W> {
         let numbers = W::NUMBERS;
         let (tail_top, tail_body) = (numbers.tail_top(), numbers.tail_body());
         let entries = self.0;
-        // An entry has a tail if any bit of tail_body is set; adding tail_body then carries into tail_top.
+        // An entry has a tail if any bit of tail_body is set. Adding tail_body then carries into tail_top.
         let decided = ((entries & tail_body) + tail_body) & tail_top;
         let (mut right, mut decided) =
             ((decided & entries) >> numbers.tail_top_at(), decided >> numbers.tail_top_at());
@@ -428,9 +428,9 @@ impl<W: Width> Bucket<W> {
         (Bucket::new(both | moved & decided & !right), Bucket::new(both | moved & right))
     }
 
-    /// The same at the first doubling: the marker takes the place that the first bit of the tail leaves free.
+    /// Like `split`, at the first doubling: the marker takes the place that the first bit of the tail leaves free.
     ///
-    /// A fingerprint of 1 may have been 0. Its tail loses its last bit too, so that both match.
+    /// A fingerprint of 1 may have been 0. So its tail also loses its last bit, and then both 0 and 1 match.
     ///
     /// | n = 4 | lane 3: fingerprint 1 | lane 2 | lane 1: first bit 1 | lane 0: first bit 0 |
     /// |---|---|---|---|---|
@@ -458,7 +458,8 @@ impl<W: Width> Bucket<W> {
 
     /// The bucket with markers, if it has none: each tail gives up its last bit for it.
     ///
-    /// n = 4: `0x74f8` and `0x74f9` both become `0x74f9`, which matches both. So does `0x0001` the fingerprints 0 and 1.
+    /// n = 4: `0x74f8` and `0x74f9` both become `0x74f9`, which matches both. So `0x0001` comes to match the fingerprints
+    /// 0 and 1.
     #[inline(always)]
     pub(crate) fn marked(self) -> Bucket<W::Marked> {
         if W::IS_MARKED {
@@ -479,7 +480,7 @@ impl<W: Layout> Bucket<W> {
         Bucket(self.0, AnyLayout::of(self.1))
     }
 
-    /// Another bucket of the same width.
+    /// The same bucket as a bucket of another type of the same width.
     #[inline(always)]
     pub(super) const fn like(self, word: u64) -> Self {
         Self(word, self.1)
@@ -498,7 +499,7 @@ impl<W: Layout> Bucket<W> {
         Lanes(mask, self.1)
     }
 
-    /// As [`BucketId::or`].
+    /// Like [`BucketId::or`].
     pub(super) const fn or(self, other: Self, so: bool) -> Self {
         self.like(select(self.0, other.0, so))
     }
@@ -517,19 +518,19 @@ impl<W: Layout> Bucket<W> {
         self.like(self.0 & !mask | u64::from(slot.0) << shift)
     }
 
-    /// With this lane empty.
+    /// The bucket with this lane empty.
     pub(super) fn without(self, lane: u32) -> Self {
         self.with(lane, Slot(0, self.1))
     }
 
-    /// With these lanes empty.
+    /// The bucket with these lanes empty.
     #[inline(always)]
     pub(super) fn without_lanes(self, lanes: Lanes<W>) -> Self {
         self.like(self.0 & !self.whole_lanes(lanes.0 >> (self.numbers().bits - 1)))
     }
 
-    /// A bucket with just the slot that was taken from this bucket or from `other`, in its lane. One slot was taken; `left`
-    /// and `left_of_other` are the buckets without it.
+    /// A bucket with only the slot that was removed from this bucket or from `other`, in its lane. `left` and
+    /// `left_of_other` are the buckets after the removal of that one slot.
     #[inline(always)]
     pub(super) const fn taken(self, left: Self, other: Self, left_of_other: Self) -> Self {
         self.like(self.0 ^ left.0 | other.0 ^ left_of_other.0)
@@ -567,7 +568,7 @@ impl<W: Layout> Bucket<W> {
     /// |---|---|---|---|---|
     /// | `word` | `0000` | `8000` | `0001` | `abc8` |
     /// | `(word & body) + body` | `7fff` | `7fff` | `8000` | `abc7` |
-    /// | its `or` with `word`, inverted, `& high` | `8000` | `0000` | `0000` | `0000` |
+    /// the `or` with `word`, inverted, `& high` | `8000` | `0000` | `0000` | `0000` |
     #[inline(always)]
     fn zero_lanes(self, word: u64) -> Lanes<W> {
         let (high, body) = (self.numbers().high(), self.numbers().body());
@@ -603,10 +604,10 @@ impl<W: Layout> Bucket<W> {
         if numbers.is_marked { self.zero_lanes(self.0 ^ numbers.high()) } else { self.lanes(0) }
     }
 
-    /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree. In an unmarked bucket, the
-    /// lanes that equal the query, which is never 0; their expiry bits are not compared.
+    /// The lanes whose entries match `query`: all bits above the entry's lowest set bit agree. In an unmarked bucket,
+    /// lanes match that equal the query, which is never 0; expiry bits are not compared.
     ///
-    /// In a marked one it is as follows.
+    /// In a marked bucket:
     ///
     /// In each lane, `lowest` is the lowest set bit of the entry in `entry`, and `agrees` has a 1 wherever entry and query
     /// agree.
@@ -618,8 +619,8 @@ impl<W: Layout> Bucket<W> {
     ///
     /// No sum reaches 2^W, so no lane disturbs the next.
     ///
-    /// In a forgetting filter, `query` also has the code of the current epoch. An entry of that code has expired and matches
-    /// nothing; a universal slot, whose `lowest` is its top bit, never expires.
+    /// In a forgetting filter, `query` also has the code of the current epoch. An entry with that code has expired and
+    /// matches nothing. A universal slot never expires: its `lowest` is its top bit.
     ///
     /// | n = 4, query `abcf` | lane 3 | lane 2 | lane 1 | lane 0 |
     /// |---|---|---|---|---|
@@ -638,7 +639,7 @@ impl<W: Layout> Bucket<W> {
             return self.lanes(equal.0 & !expired);
         }
         let entries = self.0 & numbers.entry();
-        // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
+        // Setting the top bits first keeps one lane's decrement from borrowing from the next.
         let lowest = entries & !((entries | numbers.high()).wrapping_sub(numbers.ones));
         let agrees = self.0 ^ !numbers.ones.wrapping_mul(query.0.into());
         let matches = ((agrees >> 1 & numbers.body()) + lowest) & numbers.high();
@@ -656,9 +657,9 @@ impl<W: Layout> Bucket<W> {
         self.zero_lanes((self.0 ^ of_each(epoch)) & of_each(expiry))
     }
 
-    /// The bucket without the entries that expire in this epoch. Universal slots stay.
+    /// The bucket without the entries that expire in this epoch. Universal slots remain.
     ///
-    /// n = 4, a = 3, epoch 13: of `0x8000_0000_74fd_74fc`, the entry `0x74fd` goes.
+    /// n = 4, a = 3, epoch 13: from `0x8000_0000_74fd_74fc`, the entry `0x74fd` is removed.
     #[inline]
     pub(super) fn without_expired(self, epoch: u32) -> Self {
         let numbers = self.numbers();
@@ -669,13 +670,13 @@ impl<W: Layout> Bucket<W> {
         self.like(self.0 & !self.whole_lanes(expired >> (numbers.bits - 1)))
     }
 
-    /// Whether each lane is empty or holds an entry, and nothing is outside of the lanes.
+    /// Whether each lane is empty or holds an entry, and no bit outside the lanes is set.
     #[inline(always)]
     pub(super) fn is_plain(self) -> bool {
         self.oddities() == 0
     }
 
-    /// 0 if the bucket is plain. The bitwise `or` of the oddities of many buckets is 0 if all of them are plain.
+    /// 0 if the bucket is plain. The bitwise `or` of the results for many buckets is 0 if all of them are plain.
     #[inline(always)]
     pub(super) fn oddities(self) -> u64 {
         let numbers = self.numbers();
@@ -684,8 +685,8 @@ impl<W: Layout> Bucket<W> {
         without_tail.0 & !self.empty_lanes().0 | self.0 & !numbers.lanes()
     }
 
-    /// For a plain bucket, one bit of each entry: the lowest set bit above the expiry bits, or without markers the highest bit
-    /// of the lane. The place of the bit gives the length of the tail ([`Numbers::end_of`]).
+    /// For a plain bucket, one bit of each entry: the lowest set bit above the expiry bits, or without markers the
+    /// highest bit of the lane. The bit's place gives the length of the tail ([`Numbers::end_of`]).
     #[inline(always)]
     pub(super) fn ends(self) -> u64 {
         let numbers = self.numbers();
@@ -693,25 +694,25 @@ impl<W: Layout> Bucket<W> {
             return numbers.high() & !self.empty_lanes().0;
         }
         let entries = self.0 & !(numbers.ones * u64::from(numbers.expiry()));
-        // Setting the top bits first keeps the decrement of one lane from borrowing from the next.
+        // Setting the top bits first keeps one lane's decrement from borrowing from the next.
         entries & !((entries | numbers.high()).wrapping_sub(numbers.ones))
     }
 
-    /// Whether every query that matches `entry` also matches this one: the two agree, and this tail is not the longer
-    /// one.
+    /// Whether every query that matches `entry` also matches `self`: the two agree, and the tail of `self` is not longer.
     ///
-    /// `0xabc8` covers itself and `0xabcc`, whose tail is longer; and `0xabcc` does not cover `0xabc8`, which matches
-    /// `0xabc1` too.
+    /// `0xabc8` covers itself and `0xabcc`, whose tail is longer. `0xabcc` does not cover `0xabc8`, which also matches
+    /// `0xabc1`.
     pub(super) fn covers(self, entry: Slot<W>) -> bool {
         let length = entry.tail_length();
         Iterator::any(&mut self.matches(entry), |lane| self.slot(lane).tail_length() <= length)
     }
 
-    /// All bits of the lanes whose lowest bit is given. n = 4: `0x0000_0000_0001_0001` gives `0x0000_0000_ffff_ffff`.
+    /// All bits of the lanes whose lowest bits are set in `lowest`. n = 4: `0x0000_0000_0001_0001` gives
+    /// `0x0000_0000_ffff_ffff`.
     #[inline(always)]
     pub(super) fn whole_lanes(self, lowest: u64) -> u64 {
-        // Each lane's bit, moved to the lane above, less itself is the lane full of ones. The top lane's bit may move
-        // out of the word: the subtraction wraps around, and the result is the same.
+        // Each lane's bit, moved to the lane above, minus itself is the lane full of ones. The top lane's bit may leave
+        // the word: the subtraction wraps around to the same result.
         (lowest << self.numbers().bits).wrapping_sub(lowest)
     }
 }

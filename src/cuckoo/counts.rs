@@ -1,4 +1,4 @@
-//! Counters that are stored with every commit, so that load and expected rate are known without reading the buckets.
+//! Counters stored with every commit. They give load and expected rate without reading the buckets.
 
 use super::bucket::Bucket;
 use super::kind::Kind;
@@ -8,16 +8,16 @@ use super::widths::{AnyWidth, SlotsPerBucket, TAIL_LENGTHS, Width};
 /// The epoch of a new forgetting filter, until its first key.
 pub(crate) const FIRST_EPOCH: u64 = 1;
 
-/// Buckets whose bits are counted side by side.
+/// Buckets whose bits are counted in parallel.
 const COLUMNS: usize = 4;
-/// Binary digits of these counters.
+/// Binary digits of each counter.
 const PLANES: usize = 12;
 
 /// Adds one to the counter of each bit that is set, for eight words of each column. `planes` has the digits of the
 /// counters, the lowest first.
 #[inline(always)]
 fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
-    // Three digits of one weight make one of that weight, which stays in `sum`, and one of twice the weight.
+    // Three digits of one weight make one digit of that weight, left in `sum`, and one of twice the weight.
     let mut carry = [0; COLUMNS];
     for column in 0..COLUMNS {
         let full = |sum: &mut u64, a: u64, b: u64| {
@@ -34,7 +34,7 @@ fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
         let of_four = [(0, 1), (2, 3)].map(|(a, b)| full(&mut twos[column], of_two[a], of_two[b]));
         carry[column] = full(&mut fours[column], of_four[0], of_four[1]);
     }
-    // The carry out of eight words goes up through the higher digits.
+    // The carry out of eight words ripples through the higher digits.
     for plane in &mut planes[3..] {
         for (digit, carry) in plane.iter_mut().zip(&mut carry) {
             (*digit, *carry) = (*digit ^ *carry, *digit & *carry);
@@ -45,9 +45,9 @@ fn add(planes: &mut [[u64; COLUMNS]; PLANES], words: &[[u64; COLUMNS]; 8]) {
 /// The counters of a filter, exact as of the commit they belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
-    /// Copies ever inserted, unless a saturated group answered for them.
+    /// Copies ever inserted, without copies that a saturated group absorbed.
     pub(crate) inserted: u64,
-    /// Copies removed, unless a saturated group answered for them.
+    /// Copies removed, without removals that a saturated group answered.
     pub(crate) removed: u64,
     /// Universal slots.
     pub(crate) universal: u64,
@@ -59,9 +59,9 @@ pub(crate) struct Counts {
     pub(crate) by_tail: [u64; TAIL_LENGTHS],
     /// The epoch of a forgetting filter; 0 in others.
     pub(crate) epoch: u64,
-    /// The regions, from the first on, that hold no entry which expires in this epoch; 0 in others.
+    /// How many regions, from the first on, hold no entry that expires in the epoch; 0 in other filters.
     pub(crate) swept: u64,
-    /// The bitwise or of what stands after the counters in a file; not 0 only in a damaged one.
+    /// The bitwise or of the bytes after the counters in a file; not 0 only in a damaged file.
     pub(crate) beyond: u64,
 }
 
@@ -72,13 +72,13 @@ impl Counts {
         Self { epoch, ..Self::default() }
     }
 
-    /// The entries now, without universal slots and digits. They may be more than `inserted - removed`, as a doubling
-    /// copies void entries and saturated groups stay.
+    /// The entries now, without universal slots and digits. They may exceed `inserted - removed`: a doubling copies void
+    /// entries, and saturated groups stay.
     pub(crate) fn entries(&self) -> u64 {
         self.by_tail.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Whether at least 31/32 of the entries have the tails of a filter that has not doubled.
+    /// Whether at least 31/32 of the entries have tails of full length.
     pub(crate) fn are_nearly_all_fresh(&self, width: AnyWidth) -> bool {
         let fresh = self.by_tail[width.fresh_tail_bits() as usize];
         self.entries() - fresh <= self.entries() / 32
@@ -89,10 +89,10 @@ impl Counts {
         self.entries().saturating_add(self.universal).saturating_add(self.digits)
     }
 
-    /// Copies inserted and not removed, where a saturated group stands for its highest count.
+    /// Copies inserted and not removed; a saturated group counts as its highest count.
     ///
-    /// A part of a divided filter has only a share of both totals, so `removed` may exceed `inserted`. Then this is the
-    /// number of entries that have a tail, so that no filter with keys is called empty.
+    /// A part of a divided filter has only a share of both totals, so `removed` may exceed `inserted`. The result is then
+    /// the number of entries with a tail, so that no filter with keys counts as empty.
     pub(crate) fn copies(&self) -> u64 {
         match self.inserted.saturating_sub(self.removed) {
             0 => self.entries().saturating_sub(self.void()),
@@ -105,8 +105,8 @@ impl Counts {
         self.by_tail[0]
     }
 
-    /// Only what no scan can find: `inserted`, `removed` and the epoch. The other counters are 0, and no region counts as
-    /// swept.
+    /// Only the counters that no scan can find: `inserted`, `removed` and the epoch. The other counters are 0, and no
+    /// region counts as swept.
     pub(crate) fn totals(&self) -> Self {
         let Self { inserted, removed, epoch, .. } = *self;
         Self { inserted, removed, epoch, ..Self::default() }
@@ -129,8 +129,8 @@ impl Counts {
         }
     }
 
-    /// What a scan of a filter of this kind counts. A digit in a set is not counted: no writer stores one, and a
-    /// superblock that counted it would be refused with the whole file.
+    /// What a scan counts in a filter of this kind. In a set, digits are not counted: no writer stores one, and readers
+    /// would refuse the file for a superblock that counts one.
     pub(crate) const fn in_a(self, kind: Kind) -> Self {
         match kind {
             Kind::Set | Kind::Forgetting => Self { digits: 0, saturated: 0, ..self },
@@ -138,7 +138,7 @@ impl Counts {
         }
     }
 
-    /// Counts what a bucket holds; false if it holds a slot, or a mix of slots, that no writer stores.
+    /// Counts the slots of a bucket. False if the bucket holds a slot, or a mix of slots, that no writer stores.
     pub(crate) fn tally<W: Width>(&mut self, bucket: Bucket<W>) -> bool {
         let mut well_formed = !bucket.has_stray_bits();
         let (mut universal, mut in_group) = (0, false);
@@ -148,7 +148,7 @@ impl Counts {
                 Some(length) => self.by_tail[length as usize] += 1,
                 None if slot.is_universal() => universal += 1,
                 None if slot.digit().is_some() => {
-                    // A digit counts for the entry below it, so there must be one.
+                    // A digit counts copies of the entry below it, so there must be an entry.
                     well_formed &= in_group;
                     self.digits += 1;
                 }
@@ -158,20 +158,20 @@ impl Counts {
         }
         self.saturated += u64::from(bucket.is_saturated());
         self.universal += u64::from(universal);
-        // Buckets are quarantined whole.
+        // Repair quarantines whole buckets.
         well_formed && (universal == 0 || universal == W::SLOTS)
     }
 
-    /// Counts what buckets hold, as `tally` does.
+    /// Counts the slots of many buckets, like `tally`.
     pub(crate) fn tally_all<W: Width>(&mut self, words: &[u64]) {
-        // The chunks are so small that no counter of a bit can overflow.
+        // The chunks are small enough that no counter of a bit overflows.
         for words in words.chunks(8 * COLUMNS * ((1 << (PLANES - 3)) - 1)) {
             self.tally_some::<W>(words);
         }
     }
 
-    /// Like `tally_all`, for few enough words. Counts the bits that end the tails of all slots: each of the 64 bit positions
-    /// has a counter, and one word of `planes` holds the same binary digit of all 64 counters.
+    /// Like `tally_all`, for few enough words. Counts the bits that end the tails of all slots: each of the 64 bit
+    /// positions has a counter, and one word of `planes` holds one binary digit of all 64 counters.
     fn tally_some<W: Width>(&mut self, words: &[u64]) {
         let mut planes = [[0; COLUMNS]; PLANES];
         let (blocks, rest) = words.as_chunks::<{ 8 * COLUMNS }>();
@@ -199,7 +199,7 @@ impl Counts {
         }
     }
 
-    /// The counters with the changes of `delta`. They may come from a hostile file, and must not overflow.
+    /// The counters with the changes of `delta` applied. Counters from a hostile file must not overflow.
     pub(crate) fn with(&self, delta: &Delta) -> Self {
         let mut by_tail = self.by_tail;
         for (count, change) in by_tail.iter_mut().zip(delta.by_tail) {
@@ -218,9 +218,9 @@ impl Counts {
     /// The chance that a key never inserted is found: `1 - (1 - q)(1 - q/8) exp(-x)` (`format-spec/README.md`, section
     /// 4.9).
     ///
-    /// `x = (sum of count[t] * 2^-(T + t)) * 2n / slots` is the number of entries that match such a key on average. q
-    /// is the part of the buckets that are quarantined. Whole pages are quarantined, and one tag in eight leads out of
-    /// the page of the first bucket; so the second bucket adds an eighth of the first one's chance.
+    /// `x = (sum of count[t] * 2^-(T + t)) * 2n / slots` is the mean number of entries that match such a key. q is the
+    /// share of quarantined buckets. Whole pages are quarantined, and one tag in eight leads out of the page of the first
+    /// bucket; so the second bucket adds an eighth of the first one's chance.
     pub(crate) fn expected_false_positive_rate(&self, width: SlotsPerBucket, slots: u64) -> f64 {
         let weight: f64 = (0i32..)
             .zip(self.by_tail)
@@ -232,11 +232,11 @@ impl Counts {
         (1.0 - kept) - kept * (-matches).exp_m1()
     }
 
-    /// The counters after one doubling: tails are one bit shorter, and void entries and universal slots double.
+    /// The counters after one doubling: tails become one bit shorter, and void entries and universal slots double.
     ///
-    /// A split moves each entry that has a tail to one side, and copies all others to both. Digits and saturated groups of
-    /// void entries are copied too, and the fingerprint 1 of an unmarked filter loses a second bit. Neither is counted here:
-    /// the doubling itself counts them.
+    /// A split moves each entry with a tail to one side, and copies all others to both. It also copies digits and
+    /// saturated groups of void entries, and the fingerprint 1 of an unmarked filter loses a second bit. This function
+    /// counts neither: the doubling itself does.
     pub(crate) fn doubled(&self) -> Self {
         let mut by_tail = [0; TAIL_LENGTHS];
         for (shorter, longer) in by_tail.iter_mut().zip(self.by_tail.iter().skip(1)) {
@@ -246,14 +246,14 @@ impl Counts {
         Self { by_tail, universal: 2 * self.universal, swept: 2 * self.swept, ..*self }
     }
 
-    /// The counters of an unmarked filter after it was marked.
+    /// The counters of an unmarked filter after all its slots were marked.
     pub(crate) fn marked(&self) -> Self {
         let by_tail = self.doubled().by_tail;
         Self { by_tail, ..*self }
     }
 
-    /// The counters after one halving, which undoes a doubling: tails are one bit longer, up to the longest. Quarantined
-    /// buckets may become fewer, to half as many, and digits a few more or fewer.
+    /// The counters after one halving, which undoes a doubling: tails become one bit longer, up to the longest. The
+    /// number of quarantined buckets may fall by up to half, and the number of digits may change a little.
     pub(crate) fn halved(&self, width: AnyWidth) -> Self {
         let longest = width.fresh_tail_bits() as usize;
         let mut by_tail = [0; TAIL_LENGTHS];
@@ -263,8 +263,8 @@ impl Counts {
         Self { by_tail, ..*self }
     }
 
-    /// The counters after one doubling, when inserts have filled the new filter up to its headroom. `slots` are the
-    /// slots it has then, twice as many as now.
+    /// The counters after one doubling, once inserts have filled the new filter up to its headroom. `slots` is the number
+    /// of slots after the doubling, twice as many as now.
     pub(crate) fn doubled_and_full(&self, width: AnyWidth, slots: u64) -> Self {
         let (mut next, width) = (self.doubled(), width.marked());
         let room = (slots as f64 * width.slots().headroom()) as u64;
@@ -304,7 +304,7 @@ impl Delta {
                 before.iter().for_each(|bucket| self.holds(*bucket, -1));
                 after.iter().for_each(|bucket| self.holds(*bucket, 1));
             }
-            // Saturated groups stand for any number of copies: neither inserts nor removals of theirs are counted.
+            // Saturated groups stand for any number of copies: inserts and removals in them are not counted.
             Inserted::Absorbed | Inserted::Quarantined | Inserted::NoPath => return,
         }
         self.inserted += 1;
@@ -388,7 +388,7 @@ mod tests {
         assert!(!counts.doubled().are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
     }
 
-    /// For every width, over buckets of entries alone, and with others among them.
+    /// Checks every width, with buckets of entries alone and with mixed buckets.
     #[test]
     fn buckets_are_counted_together_as_they_are_one_by_one() {
         fn check<W: Width>() {
@@ -414,7 +414,7 @@ mod tests {
                 together.tally_all::<W>(&words);
                 assert_eq!(one_by_one, together, "{in_use} {odd} {number}");
             }
-            // Each of them adds to the same counters.
+            // Each word adds to the same counters.
             let (same, mut together) = (word(100, 0), Counts::default());
             together.tally_all::<W>(&[same.0; 70_000]);
             let mut once = Counts::default();
@@ -432,7 +432,7 @@ mod tests {
         assert!(counts.expected_false_positive_rate(SlotsPerBucket::Four, 1000) > 0.999);
     }
 
-    /// No two of them are equal.
+    /// Counters of which no two are equal.
     fn some() -> Counts {
         let mut counts =
             Counts { inserted: 50, removed: 6, universal: 7, digits: 8, saturated: 9, ..Counts::default() };
@@ -548,7 +548,7 @@ mod tests {
         ] {
             assert!(!Counts::default().tally(wrong), "{wrong:?}");
         }
-        // A bit outside of all lanes, before a group that is right.
+        // A bit outside all lanes, and a well-formed group.
         let group = Bucket::<Five>::new(1 << 63).with(0, Slot::fresh(1, 2)).with(1, Slot::of_digit(1));
         assert!(!Counts::default().tally(group));
     }

@@ -2,35 +2,35 @@
 //! group has a place.
 //!
 //! A chain of entries (`search.rs`) cannot pass a bucket whose lanes all belong to groups, and a chain of groups needs a
-//! group of as many lanes in each bucket that it passes. Here a group is put into a bucket first, and the groups that
-//! must leave for it are put into their other buckets in the same way. Every minimal set of leaving groups is tried, the
-//! fewest lanes first. A group that was put somewhere stays there, so each attempt ends. Attempts go deeper and deeper,
-//! so that an attempt with few moves is found first.
+//! group of as many lanes in each bucket that it passes. Here a group is first put into a bucket, and the groups that
+//! must leave are then put into their other buckets in the same way. Every minimal set of leaving groups is tried, the
+//! fewest lanes first. A group that was put stays in its bucket, so each attempt ends. Each attempt goes deeper than the
+//! one before, so that an attempt with few moves is found first.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut};
 use super::group::{Group, Groups};
 use super::search::{Kept, Search};
 use super::widths::Layout;
 
-/// The greatest depth: the displaced groups that displace one another in a row.
+/// The greatest depth: how many displaced groups may displace one another in a row.
 pub(super) const DEPTH: u32 = 12;
-/// The entries that the search for each chain may examine, out of the whole displacement's entries. A chain that is found
-/// at all is nearly always short.
+/// How many entries the search for each chain may examine, out of the entries for the whole displacement. The chains that
+/// exist are nearly always short.
 const CHAIN: u32 = 24;
-/// The groups that the search for a chain of groups may examine.
+/// How many groups the search for a chain of groups may examine.
 const CHAIN_OF_GROUPS: u32 = 1000;
 
-/// The displacements of one insert may examine this many times as many entries as one search.
+/// The displacements of one insert together may examine this many times as many entries as one search.
 const EFFORT: u32 = 8;
 
-/// The entries that the displacements of one insert may examine, if one search may examine `max_kicks`.
+/// How many entries the displacements of one insert may examine, if one search may examine `max_kicks`.
 pub(super) const fn effort(max_kicks: u32) -> u32 {
     max_kicks.saturating_mul(EFFORT)
 }
 
-/// Puts a group into one of the buckets `ids`, both of its pair or one of them, by a chain of groups, or by displacement.
-/// The buckets `given` are stored first, if it succeeds. Each entry examined takes one of `kicks`. Without room, or if a
-/// load fails, nothing is stored.
+/// Puts a group into one of the buckets `ids`, both buckets of its pair or one of them, by a chain of groups or by
+/// displacement. On success, the buckets `given` are stored first. Each examined entry takes one from `kicks`. Without
+/// room, or if a load fails, nothing is stored.
 #[cold]
 pub(super) fn displace<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
@@ -60,7 +60,7 @@ pub(super) fn displace<W: Layout, E>(
 struct Displacement<'a, W, B> {
     search: &'a mut Search,
     staged: Staged<'a, W, B>,
-    /// The groups that were put, and where: they are not moved again.
+    /// The groups that were put, with their buckets. They are not moved again.
     put: Vec<Kept<W>>,
     /// Entries that may still be examined.
     kicks: &'a mut u32,
@@ -76,7 +76,7 @@ struct Way<W> {
     leave: Groups<W>,
 }
 
-/// What an attempt starts from: how many buckets are staged, and how many groups were put.
+/// The state that a failed attempt returns to: how many buckets were staged, and how many groups put.
 #[derive(Clone, Copy)]
 struct Mark {
     stored: usize,
@@ -168,8 +168,8 @@ impl<'a, W: Layout, B: BucketsMut<W>> Displacement<'a, W, B> {
         Ok(false)
     }
 
-    /// The ways for other groups to make room for a group in a bucket, the fewest slots first. Universal slots stay, and groups
-    /// that were put there.
+    /// The ways for other groups to make room for a group in a bucket, the fewest slots first. Universal slots stay, and
+    /// so do groups that were put into the bucket.
     fn ways_for(&self, id: BucketId, here: &Groups<W>, group: Group<W>) -> Vec<Way<W>> {
         let slots = group.width().numbers().slots;
         let stays = |one: &Group<W>| one.entry.tail_length().is_none() || self.put.contains(&(id, one.entry));
@@ -184,8 +184,9 @@ impl<'a, W: Layout, B: BucketsMut<W>> Displacement<'a, W, B> {
     }
 }
 
-/// The minimal sets of groups that free `needed` lanes, as bits, the fewest lanes first: without any one of its groups,
-/// a set would free too few. `lanes` has the lanes of each group, `staying` the groups that must not leave.
+/// The minimal sets of groups that free `needed` lanes, as bits, the fewest lanes first. *Minimal*: without any one of
+/// its groups, the set would free too few lanes. `lanes` has the lanes of each group, `staying` the groups that must not
+/// leave.
 fn ways(lanes: &[u32], staying: u32, needed: u32) -> Vec<u32> {
     let of = |set: u32| -> u32 {
         lanes.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1).map(|(_, lanes)| lanes).sum()

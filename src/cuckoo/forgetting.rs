@@ -1,8 +1,8 @@
 //! Forgetting: entries that expire, the epochs that time is divided into, and inserts into a forgetting filter.
 //!
-//! No I/O. The rules stand in `format-spec/README.md`, section 4.10. The a lowest bits of a slot hold the epoch in
-//! which its entry expires, modulo 2^a. An entry with the code of the current epoch has expired; all others live for 1 to
-//! 2^a - 1 more epochs.
+//! No I/O. The rules stand in `format-spec/README.md`, section 4.10. The a lowest bits of a slot hold its entry's expiry
+//! epoch, modulo 2^a. An entry with the code of the current epoch has expired; all others live for 1 to 2^a - 1 more
+//! epochs.
 
 use std::fmt;
 use std::ops::Range;
@@ -29,11 +29,11 @@ pub(crate) const MAX_EPOCH: u64 = MAX_TIME / 4;
 pub(crate) struct Forgetting {
     /// A key is kept at least this long.
     pub(crate) after: u64,
-    /// The length of an epoch. A key kept by time is kept at most this much longer than `after`.
+    /// The length of an epoch. A filter that counts time keeps a key at most this much longer than `after`.
     ///
-    /// Epoch e begins at e times this length since 1970, or after (e - 1) times as many new keys.
+    /// Epoch e begins at e times this length since 1970; or, counted in keys, after (e - 1) times as many new keys.
     pub(crate) epoch: u64,
-    /// Whether the time counts from when a key was last seen, and not from when it was first seen.
+    /// Whether the time counts from when a key was last seen, rather than first seen.
     pub(crate) refresh: bool,
     /// What the epochs are counted in.
     pub(crate) clock: EpochClock,
@@ -49,7 +49,8 @@ pub(crate) enum EpochClock {
 }
 
 impl Forgetting {
-    /// The shortest epoch for that time: an entry made at the end of an epoch still lives for K - 1 whole ones.
+    /// The shortest epoch for keys that live this long: an entry made at the end of an epoch still lives for K - 1 whole
+    /// epochs.
     ///
     /// 30 days and a = 3: K = 7, so an epoch has 5 days.
     pub(crate) const fn epoch_for(after: u64, width: AnyWidth) -> u64 {
@@ -69,7 +70,7 @@ impl Forgetting {
         (time / self.epoch).clamp(FIRST_EPOCH, self.last_epoch())
     }
 
-    /// When an epoch begins: in milliseconds since 1970, or in keys stored before.
+    /// When an epoch begins: in milliseconds since 1970, or in keys already stored.
     pub(crate) const fn begin(&self, epoch: u64) -> u64 {
         match self.clock {
             EpochClock::Time => epoch.saturating_mul(self.epoch),
@@ -81,25 +82,25 @@ impl Forgetting {
         MAX_TIME / self.epoch
     }
 
-    /// The epoch once `inserted` keys were new, in a filter that keeps the newest keys.
+    /// The epoch after `inserted` new keys, in a filter that keeps the newest keys.
     ///
     /// 50 keys in an epoch: the 101st new key comes in epoch 3.
     pub(crate) const fn epoch_of_keys(&self, inserted: u64) -> u64 {
         FIRST_EPOCH + inserted / self.epoch
     }
 
-    /// The epochs that each of the newest keys lives: the rest of its own, and as many as `after` keys take.
+    /// How many epochs each of the newest keys lives: the rest of its own epoch, and as many more as `after` keys take.
     pub(crate) const fn lives(&self) -> u64 {
         1 + self.after.div_ceil(self.epoch)
     }
 
-    /// When it forgets a key by time.
+    /// When the filter forgets a key, if it counts time.
     pub(crate) fn retention(self) -> Option<Retention> {
         let Self { after: forget_after, epoch: forget_within, refresh, clock } = self;
         (clock == EpochClock::Time).then_some(Retention { forget_after, forget_within, refresh })
     }
 
-    /// The newest keys that it keeps.
+    /// How many of the newest keys the filter keeps, if it counts keys.
     pub(crate) fn newest(self) -> Option<Newest> {
         let most = self.epoch.saturating_mul(self.lives());
         (self.clock == EpochClock::Keys).then_some(Newest { at_least: self.after, at_most: most })
@@ -122,13 +123,13 @@ impl Forgetting {
 pub struct Retention {
     /// A key is kept at least this long, in milliseconds.
     pub forget_after: u64,
-    /// It is kept at most this long beyond that, in milliseconds, as long as the filter's time goes on.
+    /// A key is kept at most this much longer, in milliseconds, as long as the filter's time advances.
     pub forget_within: u64,
-    /// Whether the time counts from when the key was last inserted, and not from when it was first.
+    /// Whether the time counts from when the key was last inserted, rather than first inserted.
     pub refresh: bool,
 }
 
-/// The newest keys, which a forgetting filter keeps if it was created with
+/// How many of the newest keys a forgetting filter keeps, if it was created with
 /// [`Options::keep_newest`](crate::Options::keep_newest).
 ///
 /// `Display` says it in one sentence. With the feature `serde` it is `Serialize`.
@@ -173,7 +174,7 @@ impl fmt::Display for Retention {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Expiry {
-    /// When: in milliseconds since 1970. In a filter of the newest keys, after how many stored keys, as
+    /// The time, in milliseconds since 1970. In a filter of the newest keys, the number of stored keys, as
     /// [`Info::inserted`](crate::Info::inserted) counts them.
     pub at: u64,
     /// The entries that expire then.
@@ -202,7 +203,7 @@ impl Expiries {
         self.0.get_mut(epochs_left as usize).into_iter().for_each(|entries| *entries += 1);
     }
 
-    /// By time, ascending.
+    /// The counts by expiry time, ascending.
     pub(crate) fn by_time(&self, forgetting: &Forgetting, now: u64) -> Vec<Expiry> {
         let counted = (now..).zip(self.0).filter(|(_, entries)| *entries > 0);
         counted.map(|(epoch, entries)| Expiry { at: forgetting.begin(epoch), entries }).collect()
@@ -214,13 +215,13 @@ impl Expiries {
 pub(crate) enum Kept {
     /// No live entry matched, and one was stored.
     New,
-    /// A live entry matches. With refresh, it lives long enough now, or one beside it does.
+    /// A live entry matches. With refresh, this entry or one beside it now lives long enough.
     Known,
     /// Nothing was stored, as no room was found.
     NoRoom,
 }
 
-/// Buckets as they are without the entries that expire in this epoch. Storing a bucket empties their lanes.
+/// Buckets, seen without the entries that expire in this epoch. Storing a bucket empties the lanes of these entries.
 struct Living<'a, 'b, W, E> {
     buckets: &'a mut AnyBuckets<'b, W, E>,
     epoch: u32,
@@ -254,10 +255,11 @@ impl<W: Width, E> BucketsMut<W> for Living<'_, '_, W, E> {
     }
 }
 
-/// Inserts a key that expires in the epoch `expiry`. The fingerprint of `place` holds the current epoch.
+/// Inserts a key that expires in the epoch `expiry`. The fingerprint in `place` holds the current epoch.
 ///
-/// A live match makes the key known. With `refresh`, a live match of full tail is prolonged if none lives long enough;
-/// beside a shorter match, a fresh entry is stored, or the match is prolonged for lack of room.
+/// A live match makes the key known. With `refresh`, a live match of full tail is prolonged if no match lives long
+/// enough. If only a shorter entry matches, a fresh entry is stored beside it, or the match is prolonged for lack of
+/// room.
 pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
     place: Place<W>,
@@ -279,7 +281,7 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     prolong(buckets, place, [first, second], fresh, max_kicks, search, delta)
 }
 
-/// Lets a key that matches live as long as a fresh entry would.
+/// Makes a key that matches live as long as a fresh entry would.
 fn prolong<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     place: Place<W>,
@@ -291,7 +293,7 @@ fn prolong<W: Width, E>(
 ) -> Result<Kept, E> {
     let query = place.fingerprint;
     let left = |slot: Slot<W>| slot.epochs_left(query.expiry());
-    // The best match: any that lives long enough, else the match with the longest tail.
+    // The best match: any match that lives long enough, else the one with the longest tail.
     let mut best: Option<(Option<u32>, BucketId, Bucket<W>)> = None;
     for (id, bucket) in both {
         let matches = bucket.matches(query);
@@ -312,7 +314,7 @@ fn prolong<W: Width, E>(
     Ok(Kept::Known)
 }
 
-/// Stores an entry in a lane that is empty or expired, or that the search frees; false without such a lane.
+/// Stores an entry in a lane that is empty, expired, or freed by the search. Returns false if there is no such lane.
 fn store_fresh<W: Width, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     place: Place<W>,
@@ -337,8 +339,8 @@ fn store_fresh<W: Width, E>(
     Ok(true)
 }
 
-/// The epochs that the longest-lived match of a key has left: 0 if nothing matches, `u32::MAX` if a bucket of the key is
-/// quarantined. The fingerprint of `place` holds the current epoch.
+/// How many epochs the longest-lived match of a key still lives: 0 if nothing matches, `u32::MAX` if a bucket of the key
+/// is quarantined. The fingerprint in `place` holds the current epoch.
 #[cfg(feature = "store")]
 pub(crate) fn epochs_left<W: Width, B: Buckets<W>>(
     buckets: &mut B,
@@ -386,12 +388,13 @@ pub(crate) fn brought<W: Width>(
     Some(swept)
 }
 
-/// Brings a region from the epoch `passed.start` to `passed.end`: takes out and counts the entries that have expired by then.
+/// Brings a region from the epoch `passed.start` to `passed.end`: removes and counts the entries that have expired by
+/// `passed.end`.
 pub(crate) fn bring<W: Width>(words: &mut [u64], passed: Range<u64>, delta: &mut Delta) {
     if W::EXPIRY_BITS == 0 {
         return;
     }
-    // After K epochs all have expired, and the codes repeat.
+    // After K epochs all entries have expired, and the codes repeat.
     let codes = passed.end.saturating_sub(passed.start).min(most_epochs(W::EXPIRY_BITS)) as u32;
     for word in words {
         let epochs = (0..=codes).map(|later| (passed.start as u32).wrapping_add(later));
@@ -400,7 +403,7 @@ pub(crate) fn bring<W: Width>(words: &mut [u64], passed: Range<u64>, delta: &mut
 }
 
 impl Delta {
-    /// Counts the expired entries that were taken out of a bucket.
+    /// Counts the expired entries that were removed from a bucket.
     fn forgotten<W: Width>(&mut self, before: Bucket<W>, after: Bucket<W>) {
         for lane in 0..W::SLOTS {
             let slot = before.slot(lane);

@@ -1,8 +1,7 @@
 //! Groups: an entry, and the digits in the lanes directly above it, which count its copies.
 //!
 //! No I/O. The rules stand in `format-spec/README.md`, section 4.2. The digits d0, d1, ... of a group, the lowest
-//! lane first, form a number in bijective base D: each is 1 to D, so each number has just one form.
-//!
+//! lane first, form a number in bijective base D: each digit is 1 to D, so each number has just one form.
 //! `copies = 1 + d0 + d1 D + d2 D^2 + ...`
 //!
 //! n = 4, D = 31: one lane is 1 copy, two are 2 to 32, three up to 993, and four, a whole bucket, up to 30,784. A group
@@ -46,7 +45,7 @@ impl<W: Layout> Group<W> {
         Bucket::in_width(self.width(), 0)
     }
 
-    /// The lanes that it takes; `None` if it does not fit into a bucket.
+    /// How many lanes the group takes; `None` if it does not fit into a bucket.
     ///
     /// n = 4: 1 copy takes 1, 32 take 2, 33 take 3, 30,784 take 4, and 30,785 take more than there are.
     pub(super) fn lanes(self) -> Option<u32> {
@@ -59,7 +58,7 @@ impl<W: Layout> Group<W> {
         if lanes <= slots { Some(lanes) } else { None }
     }
 
-    /// With one more copy; `None` if that copy would saturate it.
+    /// The group with one more copy; `None` if that copy would saturate it.
     pub(super) fn grown(self) -> Option<Self> {
         let copies = self.copies + 1;
         if copies < self.numbers().most_copies { Some(Self { copies, ..self }) } else { None }
@@ -74,7 +73,7 @@ impl<W: Layout> Group<W> {
         Self { entry: shorter, copies }
     }
 
-    /// A bucket that holds nothing else; an empty one if it does not fit into a bucket.
+    /// A bucket that holds only this group; an empty bucket if the group does not fit.
     pub(super) fn alone(self) -> Bucket<W> {
         Groups::none_in(self.width()).and(self).pack().unwrap_or(self.no_bucket())
     }
@@ -83,8 +82,8 @@ impl<W: Layout> Group<W> {
         self.no_bucket().like(self.entry.0.into()).matches(query).has(0)
     }
 
-    /// Removal takes a copy from the matching group that is lowest in this order: the one with the longest tail, and of
-    /// several, the one with the fewest copies. So a saturated group comes last.
+    /// Removal takes a copy from the matching group that is lowest in this order: the longest tail, and of several, the
+    /// fewest copies. So a saturated group comes last.
     pub(super) const fn order(self) -> (u32, u32) {
         (self.entry.0.trailing_zeros(), self.copies)
     }
@@ -144,7 +143,7 @@ impl<W: Layout> Groups<W> {
         let Numbers { slots, highest_digit, .. } = *self.numbers();
         let mut lanes = 0..slots;
         let mut bucket = Bucket::in_width(self.width(), 0);
-        // A digit that belongs to no group must not come to lie above an entry.
+        // A digit that belongs to no group must not end up above an entry.
         for stray in [true, false] {
             for group in self.iter().filter(|group| group.entry.digit().is_some() == stray) {
                 bucket = bucket.with(lanes.next()?, group.entry);
@@ -163,7 +162,7 @@ impl<W: Layout> Groups<W> {
         self.groups[..self.number].iter()
     }
 
-    /// The lanes that all of them take.
+    /// How many lanes all groups take together.
     pub(super) fn lanes(&self) -> u32 {
         self.iter().map(|group| group.lanes().unwrap_or(self.numbers().slots)).sum()
     }
@@ -208,7 +207,7 @@ impl<W: Layout> Groups<W> {
         kept
     }
 
-    /// With `group` in the place of the one at `index`.
+    /// The groups with `group` in place of the one at `index`.
     pub(super) fn with(mut self, index: usize, group: Group<W>) -> Self {
         self.set(index, group);
         self
@@ -229,7 +228,7 @@ impl<W: Layout> Groups<W> {
         self
     }
 
-    /// With one more group.
+    /// The groups and one more.
     pub(super) fn and(mut self, group: Group<W>) -> Self {
         self.push(group);
         self
@@ -244,8 +243,8 @@ impl<W: Layout> Groups<W> {
 }
 
 impl<W: Width> Bucket<W> {
-    /// The copies that the groups of both buckets that match `query` stand for; `None` if there may be more: a bucket
-    /// is quarantined or a matching group is saturated.
+    /// The copies that the groups of both buckets that match `query` stand for; `None` if there may be more, because a
+    /// bucket is quarantined or a matching group is saturated.
     #[inline(always)]
     pub(crate) fn copies_in_either(self, other: Self, query: Slot<W>) -> Option<u32> {
         match self.matches_of_plain(other, query) {

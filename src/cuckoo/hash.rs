@@ -11,10 +11,9 @@ pub(crate) const CANARY_KEY: &[u8] = b"gowk";
 
 /// The 128-bit hash of a key. A filter uses nothing else of the key.
 ///
-/// Made by [`Reader::hash`](crate::Reader::hash) and [`Writer::hash`](crate::Writer::hash) from a key, or by
-/// [`KeyHash::new`] from a hash that the caller computed, for filters created with [`HashKind::Caller`]. A hash may be
-/// looked up many times, and in several filters of one seed. Among filters that are shards, [`shard`](Self::shard) says
-/// which one holds the key.
+/// [`Reader::hash`](crate::Reader::hash) and [`Writer::hash`](crate::Writer::hash) make it from a key. [`KeyHash::new`]
+/// makes it from a hash that the caller computed, for filters created with [`HashKind::Caller`]. A hash may be looked up
+/// many times, and in several filters of one seed. [`shard`](Self::shard) says which of several shards holds the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeyHash(u128);
 
@@ -39,7 +38,7 @@ impl KeyHash {
         ((self.position() as u128 * shards as u128) >> 64) as u64
     }
 
-    /// The high half: the position of the key on the line 0..2^64 that the regions divide evenly.
+    /// The high half: the key's position on the line 0..2^64. The regions divide the line evenly.
     pub(crate) const fn position(self) -> u64 {
         (self.0 >> 64) as u64
     }
@@ -49,13 +48,14 @@ impl KeyHash {
         self.0 as u64
     }
 
-    /// The region of the key among `regions`, and the 64-bit fraction left over.
+    /// The region of the key among `regions`, and the 64-bit fraction that remains.
     ///
-    /// With twice as many regions, region `k` becomes `2k` or `2k + 1` by the first bit of the fraction, and the
-    /// fraction loses that bit. This is what lets a filter double without its keys.
+    /// With twice as many regions, region `k` becomes `2k` or `2k + 1` by the first bit of the fraction, and the fraction
+    /// loses that bit. So a filter can double without its keys.
     ///
-    /// A position of `0x14c1782b8cbf9708` is about 0.08 of 2^64. Of 3 regions it lies in region 0, with a fraction of
-    /// `0x3e446882a63ec518` (about 0.24); of 6 in region 0 too, with `0x7c88d1054c7d8a30`, which is twice that.
+    /// A position of `0x14c1782b8cbf9708` is about 0.08 of 2^64. Among 3 regions it lies in region 0, with a fraction of
+    /// `0x3e446882a63ec518` (about 0.24). Among 6 it also lies in region 0, with twice that fraction,
+    /// `0x7c88d1054c7d8a30`.
     pub(crate) const fn region(self, regions: u64) -> (RegionId, u64) {
         let product = self.position() as u128 * regions as u128;
         (RegionId((product >> 64) as u32), product as u64)
@@ -91,8 +91,8 @@ pub enum HashKind {
     #[default]
     #[cfg_attr(feature = "serde", serde(rename = "xxh3-128"))]
     Xxh3,
-    /// The caller, who passes [`KeyHash`]es; bytes are refused with
-    /// [`Error::CallerHashes`](crate::Error::CallerHashes). Hash id 0.
+    /// The caller, who passes [`KeyHash`]es. Bytes fail with [`Error::CallerHashes`](crate::Error::CallerHashes). Hash id
+    /// 0.
     Caller,
 }
 
@@ -123,8 +123,8 @@ impl fmt::Debug for Seed {
 pub struct KeyHasher {
     pub(crate) kind: HashKind,
     pub(crate) seed: u64,
-    /// The hash of an eight-byte key begins with the exclusive or of the key and this number. The seed affects such
-    /// keys in no other way.
+    /// The hash of an eight-byte key begins with the exclusive or of the key and this number. The seed affects the hash
+    /// of such keys only through it.
     flip: u64,
 }
 
@@ -161,9 +161,9 @@ impl KeyHasher {
         })
     }
 
-    /// XXH3-128 of eight bytes, the length of a number or of a shorter hash. It is inlined into the lookup, and the
-    /// part that depends on the seed alone is computed once. The steps follow the XXH3 specification for 4 to 8 bytes; a
-    /// test compares them with the crate that hashes all other lengths.
+    /// XXH3-128 of eight bytes, the length of a number or of a shorter hash. It is inlined into the lookup, and the part
+    /// that depends only on the seed is computed once. The steps follow the XXH3 specification for 4 to 8 bytes. A test
+    /// compares them with the crate that hashes all other lengths.
     #[inline(always)]
     const fn xxh3_of_eight(self, key: [u8; 8]) -> u128 {
         const PRIME: u64 = 0x9E37_79B1_85EB_CA87 + (8 << 2);

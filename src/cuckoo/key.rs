@@ -4,12 +4,12 @@ use super::hash::{KeyHash, KeyHasher};
 
 /// A key: anything that is bytes (`&str`, `String`, `&[u8]`, `[u8; 8]`, ...), or a [`KeyHash`].
 ///
-/// Calls that take a `Key` hash bytes under the filter's seed. A [`KeyHash`] is used as it is: it comes from `hash` of a
-/// filter or store with the same seed, or from the caller, where the filter was created for
-/// [`HashKind::Caller`](super::HashKind::Caller). To such a filter, bytes are an error:
+/// Calls that take a `Key` hash bytes under the filter's seed, and use a [`KeyHash`] unchanged. A hash comes from `hash`
+/// of a filter or store with the same seed; or from the caller, if the filter was created with
+/// [`HashKind::Caller`](super::HashKind::Caller). Such a filter refuses bytes with
 /// [`Error::CallerHashes`](crate::Error::CallerHashes).
 ///
-/// The empty key is a key. The trait is sealed: it is there for bytes and hashes alone.
+/// The empty key is a key. The trait is sealed: only bytes and hashes implement it.
 pub trait Key: sealed::Key {}
 
 impl<K: sealed::Key + ?Sized> Key for K {}
@@ -18,13 +18,13 @@ pub(crate) mod sealed {
     use super::{KeyHash, KeyHasher};
 
     pub trait Key {
-        /// Whether it is a hash already.
+        /// Whether the key is a hash already.
         const HASHED: bool;
 
-        /// The hash; `None` for bytes where the caller brings the hashes.
+        /// The hash; `None` for bytes if the filter's caller hashes the keys.
         fn hash(&self, hasher: KeyHasher) -> Option<KeyHash>;
 
-        /// The hash where the caller does not bring the hashes.
+        /// The hash, for a filter that hashes keys itself.
         fn xxh3(&self, hasher: KeyHasher) -> KeyHash;
     }
 

@@ -1,13 +1,13 @@
-//! How programs that take keys out of text change them before they hash them. `format-spec/README.md`, section 5.3.2.
+//! How programs that read keys from text change them before hashing. `format-spec/README.md`, section 5.3.2.
 
 use std::borrow::Cow;
 use std::fmt;
 
 /// How the tool and ingest jobs change a key before they hash it: fixed when the filter is created.
 ///
-/// They are kept in the filter so that all runs agree: a key that was inserted without regard to case is found only if
-/// it is looked up in the same way. The library's own calls take keys as they are given; a program that shares a filter
-/// with the tool applies [`normal`](Self::normal) of [`Info::key_rules`](crate::Info::key_rules) first.
+/// They are stored in the filter so that all runs agree: a key that was inserted without regard to case is found only if
+/// it is looked up in the same way. The library's own calls do not change keys. A program that shares a filter with the
+/// tool first applies [`normal`](Self::normal) of [`Info::key_rules`](crate::Info::key_rules).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct KeyRules {
     /// Cut off ASCII white space at both ends of a key.

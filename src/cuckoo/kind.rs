@@ -11,7 +11,7 @@ use std::fmt;
 /// | [`Counting`](Self::Counting) | [`Options::counting`](crate::Options::counting) | stores one more copy | takes one copy | sum |
 /// | [`Forgetting`](Self::Forgetting) | [`Options::forget_after`](crate::Options::forget_after) | stores it unless it is found | refused | union, each key as long as either keeps it |
 ///
-/// On all of them, an insert returns whether the key was not there before.
+/// In all kinds, an insert returns whether the key was absent before.
 ///
 /// In a set, a new key that matches the entry of another one counts as found, and is not stored. If the other key could
 /// be removed, both would be lost. So a set refuses removals, and a counting filter stores every copy.
@@ -19,19 +19,20 @@ use std::fmt;
 #[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Kind {
-    /// Holds each key once; nothing is removed. For telling new keys from known ones.
+    /// Holds each key once, and removes none. Tells new keys from known ones.
     #[default]
     Set,
-    /// Holds copies of keys, which can be counted and removed.
+    /// Holds copies of keys. They can be counted and removed.
     Counting,
-    /// Holds each key for some time, and forgets it then. For streams that never end.
+    /// Holds each key for some time, then forgets it. For endless streams.
     Forgetting,
 }
 
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Set, Self::Counting, Self::Forgetting];
 
-    /// The copies of a key that the filter holds, where `copies` match it: at most 1 unless it counts.
+    /// How many copies of a key the filter holds, if `copies` entries and digits match: at most 1 in filters that do not
+    /// count.
     #[inline(always)]
     pub(crate) const fn capped(self, copies: u32) -> u32 {
         match self {

@@ -1,9 +1,8 @@
-//! Taking entries out of one region and storing them in another of the same shape, without keys: for merging filters,
-//! and for halving one.
+//! Moves entries from one region into another of the same shape, without keys: for merging filters, and for halving one.
 //!
-//! No I/O. The rules stand in `format-spec/README.md`, sections 8.5 and 8.7. An entry belongs to a pair of buckets:
-//! the one that it lies in, and the other one by its tag. In the region that takes it the pair is the same. In a sum,
-//! copies are added to a group that is there where this saves a lane, or where there is no room.
+//! No I/O. The rules stand in `format-spec/README.md`, sections 8.5 and 8.7. An entry belongs to a pair of buckets: the
+//! one in which it lies, and the other one by its tag. Its pair is the same in both regions. In a sum, copies are added
+//! to an existing group if that saves a lane, or if there is no room.
 
 use std::convert::Infallible;
 
@@ -43,7 +42,7 @@ pub(crate) struct NoRoom;
 #[derive(Clone, Copy)]
 pub(crate) struct Taking {
     pub(crate) kind: Kind,
-    /// The epoch of both, if they forget. No entry of it may be left in either.
+    /// The current epoch of both filters, if they forget. Neither may still hold an entry that expires in it.
     pub(crate) now: u32,
     pub(crate) max_kicks: u32,
 }
@@ -76,16 +75,16 @@ pub(crate) fn take_region<W: Width>(
     })
 }
 
-/// Whether an entry here answers for `entry` now: it covers `entry`, or was covered by `entry` and is replaced. Every query
-/// that matched either matches the entry that stays, and for as long: of two equal entries of a forgetting filter the later
-/// expiry stays.
+/// Whether an entry here answers for `entry` now: it covers `entry`, or `entry` covered it and replaced it. The remaining
+/// entry matches every query that matched either entry, for at least as long: of two equal entries of a forgetting
+/// filter, the later expiry remains.
 fn covered_or_shortens<W: Width>(buckets: &mut Words<'_>, id: BucketId, entry: Slot<W>, now: u32) -> bool {
     let both = pair_of(buckets, id, entry);
     let answers =
         |one: Slot<W>, other: Slot<W>| one.covers(other) && one.epochs_left(now) >= other.epochs_left(now);
     for (_, bucket) in both {
         let is_answered = match W::EXPIRY_BITS {
-            // All lanes at once.
+            // Compares all lanes at once.
             0 => bucket.covers(entry),
             _ => (0..W::SLOTS).any(|lane| answers(bucket.slot(lane), entry)),
         };
@@ -110,10 +109,10 @@ type Take<'a, W> = &'a mut dyn FnMut(&mut Words<'_>, BucketId, Group<W>) -> Resu
 /// Calls `take` for each group of one region that must be stored in the other, with the other region and the group's
 /// bucket.
 pub(super) fn each_group<W: Width>(from: &[u64], into: &mut [u64], take: Take<'_, W>) -> Result<(), NoRoom> {
-    // Quarantined buckets first: that makes room, and shows which entries need not be stored.
+    // Quarantined buckets first: this makes room, and shows which entries need not be stored.
     for (word, into) in from.iter().zip(into.iter_mut()).filter(|(word, _)| **word != 0) {
         let bucket = Bucket::<W>::new(*word);
-        // Slots that no writer stores may match anything. Every query that they answer "present" must stay present.
+        // Slots that no writer stores may match anything. Every query that they answer "present" must remain present.
         if W::IS_MARKED && !bucket.is_plain() && (bucket.has_universal() || !Counts::default().tally(bucket))
         {
             *into = Bucket::<W>::QUARANTINED.0;
@@ -187,7 +186,7 @@ fn add<W: Width>(
     Some(added)
 }
 
-/// The one of two entries that covers the other; `None` if neither does.
+/// The one of two entries that covers the other; `None` if neither covers the other.
 fn related<W: Layout>(one: Slot<W>, other: Slot<W>) -> Option<Slot<W>> {
     if one.covers(other) {
         Some(one)
@@ -198,12 +197,11 @@ fn related<W: Layout>(one: Slot<W>, other: Slot<W>) -> Option<Slot<W>> {
     }
 }
 
-/// Adds the copies of a group to a group here whose entry covers its entry or is covered by it; the shorter of the two
-/// entries stays. So every query that matched either entry matches the remaining entry, and removal finds a copy for
-/// each. False if no such group has room, or if it would need as many more lanes as the group takes by itself
-/// (`apart`).
+/// Adds the copies of a group to a group here, if the entry of one covers the entry of the other. The shorter entry
+/// stays, and matches every query that matched either entry; so removal finds a copy for each. False if no such group has
+/// room, or if it would need at least as many more lanes as the added group takes by itself (`apart`).
 ///
-/// A saturated group, which may stand for more copies than its count, is not added, and nothing is added to one.
+/// A saturated group may stand for more copies than its count, so it is not added, and nothing is added to it.
 fn add_to_another<W: Layout, B: BucketsMut<W, Error = Infallible>>(
     buckets: &mut B,
     both: Both<W>,
@@ -231,9 +229,8 @@ fn add_to_another<W: Layout, B: BucketsMut<W, Error = Infallible>>(
     false
 }
 
-/// Unites a group with all groups here whose entries cover its entry or are covered by it. The result is saturated if
-/// the copies are more than can be counted: several filters can each hold as many copies of one key as fill its
-/// buckets.
+/// Unites a group with all groups here whose entries cover its entry or are covered by it. The result is saturated if it
+/// cannot count all copies: each of several filters can hold enough copies of one key to fill its buckets.
 fn unite(
     buckets: &mut Erased<'_>,
     both: Both<AnyLayout>,

@@ -1,8 +1,8 @@
 //! The OFFSET tables: how far apart the two buckets of an entry are, by its tag.
 //!
 //! `i2 = i1 ^ OFFSET[tag]`. For T = 6, tag 29 has the offset `0x00ee`, and the buckets `0x13df` and `0x1331` belong
-//! together. The values are part of the format (`format-spec/README.md`, section 3) and never change; a test compares
-//! them with the lists there. They were chosen to have these properties:
+//! The values are part of the format (`format-spec/README.md`, section 3) and never change; a test compares them with the
+//! lists there. They have these properties:
 //!
 //! * no value is 0, so the two buckets of an entry differ;
 //! * T = 6: 12 tags stay in one 64-byte line (values below 8), 44 more in one page (below 512), 8 go
@@ -11,8 +11,8 @@
 //! * the high four bits of offsets across pages span all sixteen pages, so that entries of any page can be moved, in
 //!   steps, to any other.
 //!
-//! With T = 6, the lookup of an absent key touches 1.125 pages and 1.8 lines of 64 bytes on average; random tables would make
-//! it 2 of each. With three slots or fewer, 64 tags would put several keys into one pair of buckets too often.
+//! With T = 6, a lookup of an absent key touches 1.125 pages and 1.8 lines of 64 bytes on average; with random tables, it
+//! would touch 2 of each. With three slots or fewer, 64 tags would too often put several keys into one pair of buckets.
 
 /// For 6-bit tags (4 to 7 slots a bucket).
 pub(crate) const OFFSET_T6: [u16; 64] = [

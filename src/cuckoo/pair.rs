@@ -1,8 +1,8 @@
 //! Both buckets of a key, compared at once.
 //!
-//! On x86-64, lanes of 16 bits lie in one vector register. A processor of this kind has few integer registers, and this
-//! way more lookups are under way at once. Other processors, and other widths, compare each bucket as an integer. Both
-//! ways give the same answers, and a test compares them.
+//! On x86-64, lanes of 16 bits lie in one vector register. Such a processor has few integer registers; with vectors, it
+//! can work on more lookups at once. Other processors, and other widths, compare each bucket as an integer. Both ways
+//! give the same answers, and a test compares them.
 
 use super::bucket::{Bucket, Slot};
 use super::widths::Width;
@@ -20,10 +20,10 @@ impl<W: Width> Bucket<W> {
         self.matches(query).any() | other.matches(query).any()
     }
 
-    /// The first free lane of this bucket, else of the other one; the flag says that it is in the other.
+    /// The first free lane of this bucket, else of the other one. The flag is true for a lane of the other bucket.
     ///
-    /// No branch asks which of the two: once many buckets are full the processor could not predict it, and a wrong
-    /// prediction would throw away the work on later keys.
+    /// Choosing the bucket takes no branch: once many buckets are full, the processor could not predict it, and each
+    /// wrong prediction would discard work on later keys.
     #[inline]
     pub(super) fn first_free(self, other: Self) -> Option<(bool, u32)> {
         #[cfg(target_arch = "x86_64")]
@@ -35,8 +35,8 @@ impl<W: Width> Bucket<W> {
         Some((in_other, lane))
     }
 
-    /// Both buckets without the only slot of either that matches `query`, which must be a fresh slot. `None` if none matches,
-    /// or several, or if it has digits. Without a branch, as `first_free`.
+    /// Both buckets without the slot that matches `query`, a fresh slot, if exactly one slot of the two matches and it
+    /// has no digits. Else `None`. Takes no branch, like `first_free`.
     #[inline(always)]
     pub(super) fn without_match(self, other: Self, query: Slot<W>) -> Option<[Self; 2]> {
         #[cfg(target_arch = "x86_64")]
@@ -51,7 +51,7 @@ impl<W: Width> Bucket<W> {
     }
 
     /// How many entries of both buckets match `query`, which must be a fresh slot; `None` if a bucket has a digit or a
-    /// universal slot. Without a branch, as `first_free`.
+    /// universal slot. Takes no branch, like `first_free`.
     #[inline]
     pub(super) fn matches_of_plain(self, other: Self, query: Slot<W>) -> Option<u32> {
         #[cfg(target_arch = "x86_64")]
@@ -85,8 +85,8 @@ mod vector {
     /// | `unlike & !ignored` | `abcf` | `83cf` | `0000` | `abce` | `0000` |
     pub(in crate::cuckoo) struct Pair<W>(m128i, PhantomData<W>);
 
-    /// For each of the eight lanes, all bits or none. Without the bit masks below, which change no answer, the compiler
-    /// makes other code of them, and a count took a tenth more time.
+    /// For each of the eight lanes, all bits or none. The bit masks below change no answer; without them, the compiler
+    /// makes other code, and a count took a tenth more time.
     #[derive(Clone, Copy)]
     struct Mask(m128i);
 
@@ -114,7 +114,7 @@ mod vector {
         Mask(cmp_eq_mask_i16_m128i(a, b))
     }
 
-    /// The lowest of these lanes; the flag says that it is in the second bucket.
+    /// The lowest of these lanes. The flag is true for a lane of the second bucket.
     #[inline(always)]
     fn first(lanes: u32) -> Option<(bool, u32)> {
         let lane = lanes.trailing_zeros();
@@ -144,7 +144,7 @@ mod vector {
                 let expired = equal(unlike & splat(W::NUMBERS.expiry().into()), splat(0));
                 return Mask(bitandnot_m128i(expired.0, matching.0));
             }
-            // The subtraction saturates at 0: empty slots and digits ignore no bit, and they never equal a fresh slot.
+            // The subtraction saturates at 0: empty slots and digits ignore no bit, and never equal a fresh slot.
             let ignored = self.entries() ^ sub_saturating_u16_m128i(self.entries(), splat(1));
             let unlike = self.0 ^ splat(query.0.into());
             let matching = equal(bitandnot_m128i(ignored, unlike), splat(0));
@@ -189,7 +189,7 @@ mod vector {
         #[inline(always)]
         pub(in crate::cuckoo) fn without_match(&self, query: Slot<W>) -> Option<[Bucket<W>; 2]> {
             let matching = self.matching(query).0;
-            // The lanes directly above them. The highest lane of each bucket has none above it.
+            // The lanes directly above. The highest lane of each bucket has none above it.
             let above = shl_imm_u64_m128i::<16>(matching);
             // One bit for each lane that matches, then one for each digit above such a lane: a digit makes a second bit.
             let bits = move_mask_i8_m128i(pack_i16_to_i8_m128i(matching, self.digits().0 & above)) as u32;
@@ -211,7 +211,7 @@ mod tests {
     use crate::cuckoo::bucket::Lanes;
     use crate::cuckoo::{Four, Four2, Four3};
 
-    /// Slots of all kinds that a writer stores, which resemble `query` or do not.
+    /// Slots of all kinds that a writer stores. Some resemble `query`.
     fn slot<W: Width>(query: Slot<W>, random: u64) -> Slot<W> {
         let noise = (random >> 16) as u32 & 0xffff;
         let slot = match random % 16 {

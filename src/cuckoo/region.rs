@@ -1,28 +1,28 @@
 //! The cuckoo table of one region: lookup, insert, remove and count over its buckets.
 //!
-//! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules are those
-//! of `format-spec/README.md`, section 4.
+//! No I/O: implementors of [`Buckets`] decide where the buckets lie and how reading one can fail. The rules stand in
+//! `format-spec/README.md`, section 4.
 //!
 //! # Where a counting filter puts a copy
 //!
 //! The format leaves this to the writer (section 4.4). *Its group* is the group that matches the key; of several, the one
-//! with the longest tail. The first step that applies is taken. No step but 11 and 12 saturates a group:
+//! with the longest tail. The first step that applies is taken. Only steps 11 and 12 saturate a group:
 //!
 //! 1. If a saturated group matches, nothing changes: it stands for this copy too.
 //! 2. Its group counts the copy without another digit, in i1 or else in i2.
-//! 3. Several groups of one bucket that match become one, which counts the copy too, in i1 or else in i2.
-//! 4. As 2, with another digit, in a free lane of the same bucket. The groups of a bucket may change their lanes.
-//! 5. As 4, after the search has freed a lane of that bucket, or after the group, with its new digit, was put into either of
-//!    its buckets.
+//! 3. Several matching groups of one bucket become one group, which also counts the copy, in i1 or else in i2.
+//! 4. Like 2, with another digit, in a free lane of the same bucket. The groups of a bucket may change their lanes.
+//! 5. Like 4, after the search has freed a lane of that bucket, or after the group, with its new digit, was put into
+//!    either of its buckets.
 //! 6. A new entry takes the lowest empty lane of i1; else of i2.
-//! 7. If either bucket is quarantined, nothing is stored. (Step 5 is skipped then, too.)
+//! 7. If either bucket is quarantined, nothing is stored. (Step 5 is also skipped then.)
 //! 8. A new entry takes a lane that the search (`search.rs`) frees in i1 or i2, or displaces groups (`displacement.rs`).
-//! 9. The groups of i1 and i2 that match become one, which counts the copy too and is put into either bucket.
+//! 9. The matching groups of i1 and i2 become one, which also counts the copy and is put into either bucket.
 //! 10. If step 8 met groups of several lanes: two groups share an entry (`sharing.rs`), which makes room for the copy.
-//! 11. This copy saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take
-//!     from the other first.
-//! 12. If step 8 met groups of several lanes: two groups of one entry, of more copies than a group counts, become a saturated
-//!     one, which makes room for the copy.
+//! 11. This copy saturates a matching group that fills its bucket; of two, the one with the shorter tail, as removals
+//!     take from the other first.
+//! 12. If step 8 met groups of several lanes: two groups of one entry, with more copies than a group counts, become a
+//!     saturated group, which makes room for the copy.
 //! 13. There is no room. Nothing has changed.
 //!
 //! # Why removal is safe
@@ -55,11 +55,12 @@ pub(crate) enum Inserted<W> {
     Counted { digits: u32, saturates: bool },
     /// The key has a saturated group, which stands for any number of copies. Nothing was stored.
     Absorbed,
-    /// Groups became one: these groups before, in three buckets at most, and the groups that count them and the copy now.
+    /// Groups became one. `before`: these groups, in up to three buckets. `after`: the groups that now count them and the
+    /// copy.
     Regrouped { before: [Bucket<W>; 3], after: [Bucket<W>; 2] },
     /// Nothing was stored, as a bucket of the key is quarantined: every query there is answered "present".
     Quarantined,
-    /// Nothing was stored, as the search examined as many entries as it may and found no room.
+    /// Nothing was stored: the search examined as many entries as it may, and found no room.
     NoPath,
 }
 
@@ -68,7 +69,7 @@ pub(crate) enum Inserted<W> {
 pub(crate) enum Removed {
     /// Took an entry whose tail had `tail` bits.
     Entry { tail: u32 },
-    /// Took one of the copies of a group, which has `digits` fewer digits now.
+    /// Took one copy of a group, which now has `digits` fewer digits.
     Copy { digits: u32 },
     /// Took nothing: the group is saturated, and may stand for more copies than it can count.
     Nothing,
@@ -77,13 +78,13 @@ pub(crate) enum Removed {
 /// Whether any entry matches.
 #[inline]
 pub(crate) fn contains<W: Width, B: Buckets<W>>(buckets: &mut B, place: Place<W>) -> Result<bool, B::Error> {
-    // Both buckets are loaded before either is examined, so that two cache misses take the time of one.
+    // Loads both buckets before examining either, so that two cache misses take the time of one.
     let [(_, first), (_, second)] = place.load(buckets)?;
     Ok(first.either_matches(second, place.fingerprint))
 }
 
-/// The copies that the matching groups stand for; `None` if one of them is saturated or a bucket is quarantined: there
-/// may be more then, and a count must never be too low.
+/// The copies that the matching groups stand for. `None` if one of them is saturated or a bucket is quarantined: there
+/// may then be more copies, and a count must never be too low.
 pub(crate) fn count<W: Width, B: Buckets<W>>(
     buckets: &mut B,
     place: Place<W>,
@@ -92,10 +93,10 @@ pub(crate) fn count<W: Width, B: Buckets<W>>(
     Ok(first.copies_in_either(second, place.fingerprint))
 }
 
-/// What an insert needs.
+/// What an insert must do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Insertion<W> {
-    /// To store this bucket, with an entry of a fresh tail.
+    /// Store this bucket, with an entry of a fresh tail.
     Store { id: BucketId, bucket: Bucket<W> },
     /// An entry matches.
     Matches,
@@ -103,8 +104,8 @@ pub(crate) enum Insertion<W> {
     Crowded,
 }
 
-/// If nothing matches and a lane is free, the entry goes into the first free lane of the first bucket that has one. Nearly
-/// every insert into a filter is of this kind.
+/// If nothing matches, an entry goes into the first free lane of the first bucket that has one. Nearly every insert into
+/// a filter is of this kind.
 #[inline(always)]
 pub(crate) fn find_insertion<W: Width, B: Buckets<W>>(
     buckets: &mut B,
@@ -119,7 +120,7 @@ pub(crate) fn find_insertion<W: Width, B: Buckets<W>>(
     Ok(Insertion::Store { id, bucket: bucket.with(lane, place.fingerprint) })
 }
 
-/// Stores one more copy of a fingerprint. Nothing changes if it returns [`Inserted::NoPath`].
+/// Stores one more copy of a fingerprint. Changes nothing if it returns [`Inserted::NoPath`].
 #[inline]
 pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -136,7 +137,7 @@ pub(crate) fn insert<W: Width, B: BucketsMut<W>>(
     }
 }
 
-/// Like [`insert`], if [`find_insertion`] has found nothing to store.
+/// Like [`insert`], after [`find_insertion`] found nothing to store.
 #[inline(never)]
 pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -169,7 +170,7 @@ pub(crate) fn insert_untried<W: Width, B: BucketsMut<W>>(
     Ok(inserted.in_width())
 }
 
-/// Does `work` in buckets, and with buckets and a fingerprint, whose width and errors it does not see.
+/// Runs `work` on buckets, with buckets and a fingerprint of hidden width and errors.
 fn erased_at<W: Width, B: BucketsMut<W>, T>(
     buckets: &mut B,
     both: Both<W>,
@@ -200,7 +201,7 @@ impl Inserted<AnyLayout> {
     }
 }
 
-/// Like `map` of an array, without the dozen functions that it would compile for each width and each kind of buckets.
+/// Like `map` of an array, without the dozen functions that `map` would compile for each width and each kind of buckets.
 fn of_each<T, U>([one, other]: [T; 2], mut of: impl FnMut(T) -> U) -> [U; 2] {
     [of(one), of(other)]
 }
@@ -241,8 +242,8 @@ fn is_absorbed<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> bool {
 /// A bucket with a copy of the key, and what became of that copy.
 type Counted<W> = (BucketId, Bucket<W>, Inserted<W>);
 
-/// Counts a copy in a group that matches, without moving another: in the group's lanes, in the lanes of several groups of the
-/// key, which become one, or with one more free lane.
+/// Counts a copy in a group that matches, without moving another group: in the group's lanes, in the lanes of several
+/// groups of the key, which become one, or with one more free lane.
 #[inline(never)]
 fn count_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Counted<W>> {
     first_of(both, |(id, bucket)| count_in(id, bucket, fingerprint, 0))
@@ -251,8 +252,7 @@ fn count_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Counted<
 }
 
 /// Inserts a copy of a key that a group matches, after [`count_copy`] failed; if possible as one more copy of that group.
-/// A second entry would take as many lanes now and more for further copies, and the group would match as many keys as
-/// before.
+/// A second entry would take as many lanes now and more for further copies, and would match as many keys as the group.
 fn insert_copy<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
@@ -303,8 +303,8 @@ fn count_with_room<W: Layout, E>(
     Ok(done.then_some(Inserted::Counted { digits: 1, saturates: false }))
 }
 
-/// Counts a copy in a group of a bucket that matches and needs just `digits` more digits for it; of several, the one
-/// with the longest tail.
+/// Counts a copy in a matching group of a bucket that needs exactly `digits` more digits for it; of several, the one with
+/// the longest tail.
 fn count_in<W: Layout>(
     id: BucketId,
     bucket: Bucket<W>,
@@ -327,8 +327,8 @@ fn count_in<W: Layout>(
     Some((id, groups.pack()?, Inserted::Counted { digits, saturates: false }))
 }
 
-/// Inserts where both buckets are full, and no group that matches has room for a copy or is saturated, as an entry of its
-/// own in a lane that a chain frees. `None` if groups of several lanes are in the way.
+/// Inserts an entry of its own in a lane that a chain frees. Both buckets are full, and no matching group has room for a
+/// copy or is saturated. `None` if groups of several lanes are in the way.
 #[inline(never)]
 fn insert_by_chain<W: Layout, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -348,7 +348,7 @@ fn insert_by_chain<W: Layout, B: BucketsMut<W>>(
     Ok(if search.met_groups { None } else { Some(Inserted::NoPath) })
 }
 
-/// Inserts where no chain frees a lane, as groups of several lanes are in the way.
+/// Inserts after no chain freed a lane because groups of several lanes are in the way.
 #[cold]
 fn insert_among_groups<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
@@ -383,8 +383,8 @@ fn insert_among_groups<W: Layout, E>(
     Ok(share(buckets, Union::Saturated)?.unwrap_or(Inserted::NoPath))
 }
 
-/// The key's group with the copy to be inserted, and its bucket and index; of several groups, the one with the longest
-/// tail. An entry alone if none matches; `None` if the copy would saturate the group.
+/// The key's group with the inserted copy, and its bucket and index; of several groups, the one with the longest tail. A
+/// single entry if no group matches; `None` if the copy would saturate the group.
 fn own_with_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Group<W>, Option<Stored>)> {
     let longest = both.into_iter().filter_map(|(id, bucket)| {
         let (index, group) = Groups::of(bucket).longest_match(fingerprint)?;
@@ -396,8 +396,8 @@ fn own_with_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<(Grou
     }
 }
 
-/// Saturates a group that matches and fills its bucket; of two, the one with the shorter tail, as removals take from
-/// the other first.
+/// Saturates a matching group that fills its bucket; of two, the one with the shorter tail, as removals take from the
+/// other first.
 fn saturate<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
@@ -415,7 +415,7 @@ fn saturate<W: Layout, E>(
 
 /// Unites several groups of a bucket that match, and counts the copy in the result.
 fn merge<W: Layout>(id: BucketId, bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Counted<W>> {
-    // A bucket is taken apart only if several of its lanes match. A single match may be universal, and is no group.
+    // Takes a bucket apart only if several of its lanes match. A single match may be universal, and is no group.
     if bucket.matches(fingerprint).count() < 2 {
         return None;
     }
@@ -432,13 +432,13 @@ fn merge<W: Layout>(id: BucketId, bucket: Bucket<W>, fingerprint: Slot<W>) -> Op
     Some((id, groups.others(fingerprint).and(union).pack()?, regrouped))
 }
 
-/// The groups of both buckets that match, united with the copy to be inserted.
+/// The matching groups of both buckets, united with the inserted copy.
 struct United<W> {
-    /// What they become.
+    /// The united group.
     group: Group<W>,
-    /// They themselves, in the buckets that they are in,
+    /// The two buckets before,
     before: [Bucket<W>; 2],
-    /// and these buckets without them.
+    /// and the two buckets without the matching groups.
     others: [(BucketId, Bucket<W>); 2],
 }
 
@@ -469,7 +469,7 @@ impl<W: Layout> United<W> {
     }
 }
 
-/// The removal of a slot that matches: both buckets, one of them without it.
+/// The removal of one matching slot: both buckets, one of them without the slot.
 pub(crate) struct Removal<W> {
     first: (BucketId, Bucket<W>),
     second: (BucketId, Bucket<W>),
@@ -501,8 +501,9 @@ impl<W: Width> Removal<W> {
 
     /// Stores both buckets, of a region that nobody else sees.
     ///
-    /// To know which has changed, a processor must have loaded both. Instructions that wait for that fill it up, so that it
-    /// works at fewer keys at once: single removals from a new file are 1.4 times as fast with both stored.
+    /// To know which bucket has changed, a processor must have loaded both. Instructions that wait for a load fill the
+    /// processor, so that it works on fewer keys at once: single removals from a new file are 1.4 times as fast if both
+    /// are stored.
     #[inline(always)]
     pub(crate) fn store_both<B: BucketsMut<W>>(self, buckets: &mut B) {
         buckets.store(self.first.0, self.first.1);
@@ -510,7 +511,7 @@ impl<W: Width> Removal<W> {
     }
 }
 
-/// The removal of the slot that matches, if just one does and it has no digits.
+/// The removal of the slot that matches, if exactly one matches and it has no digits.
 #[inline(always)]
 pub(crate) fn find_removal<W: Width, B: Buckets<W>>(
     buckets: &mut B,
@@ -525,13 +526,12 @@ pub(crate) fn find_removal<W: Width, B: Buckets<W>>(
     }))
 }
 
-/// Takes one copy from the matching entry with the longest tail, over both buckets; `None` if nothing but universal
-/// slots matches.
+/// Takes one copy from the matching entry with the longest tail, in either bucket; `None` if only universal slots match,
+/// or nothing.
 ///
-/// Only the longest is safe. Let L be another key that needs the copy that is taken. L agrees with the removed key on
-/// all of that tail, so L also matches the entry that counts the removed key's own copy, whose tail is no longer. A
-/// shorter match could be the only entry of a key that does not match the longer one (`format-spec/README.md`, section
-/// 4.7).
+/// Only the longest match is safe. Let L be another key that needs the removed copy. L agrees with the removed key on all
+/// of that tail, so L also matches the entry that counts the removed key's own copy, whose tail is no longer. A shorter
+/// match could be the only entry of a key that does not match the longer one (`format-spec/README.md`, section 4.7).
 #[inline]
 pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     buckets: &mut B,
@@ -551,10 +551,10 @@ pub(crate) fn remove<W: Width, B: BucketsMut<W>>(
     Ok(Some(removed))
 }
 
-/// What a removal takes, and the bucket that changes, if one does.
+/// What a removal takes, and the changed bucket, if one changes.
 type Taken<W> = (Option<(BucketId, Bucket<W>)>, Removed);
 
-/// Like [`remove`], where several entries match, or an entry with digits, or none.
+/// Like [`remove`], if several entries match, or one with digits, or none.
 #[inline(never)]
 fn remove_copy<W: Layout>(both: Both<W>, fingerprint: Slot<W>) -> Option<Taken<W>> {
     let longest = of_each(both, |(id, bucket)| {

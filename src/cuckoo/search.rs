@@ -1,9 +1,9 @@
 //! Chains: entries move to their other buckets, each into the lane that the next one leaves, until a bucket has a free
 //! lane.
 //!
-//! A move needs no key. An entry without digits takes one lane in either bucket, so such entries move in chains. A
-//! group needs several lanes at once, which only the end of such a chain can have free. If none frees a lane, `place`
-//! looks for a chain of groups, where each takes the lanes of the next; and then `displacement.rs` goes on.
+//! A move needs no key. An entry without digits takes one lane in either bucket, so such entries move in chains. A group
+//! needs several lanes at once, and only the last bucket of such a chain can have them free. If no chain frees a lane,
+//! `place` looks for a chain of groups, each of which takes the lanes of the next; then `displacement.rs` takes over.
 
 use super::bucket::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::group::{Group, Groups};
@@ -11,8 +11,8 @@ use super::widths::{AnyLayout, Layout};
 
 /// Breadth-first search for the shortest chain of moves that frees a lane.
 ///
-/// All moves are known before the first entry moves, so a search that fails changes nothing. The value is kept between
-/// inserts only to reuse its memory.
+/// All moves are known before the first entry moves, so a search that fails changes nothing. The value outlives an insert
+/// only to reuse its memory.
 #[derive(Debug)]
 pub(crate) struct Search {
     steps: Vec<Step>,
@@ -24,7 +24,7 @@ pub(crate) struct Search {
     pub(super) met_groups: bool,
 }
 
-/// A bucket that the search reached: the other bucket of the entry in `lane` of the bucket of step `parent`.
+/// A bucket that the search reached: the other bucket of the entry that lies in `lane` of step `parent`'s bucket.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     id: BucketId,
@@ -43,7 +43,7 @@ struct End<W> {
     step: usize,
     /// That bucket with a lane free.
     bucket: Bucket<W>,
-    /// The bucket that takes the group which leaves the last bucket; `None` if the last bucket had a free lane before.
+    /// The bucket that receives the group leaving the last bucket; `None` if the last bucket already had a free lane.
     taker: Option<(BucketId, Bucket<W>)>,
 }
 
@@ -55,12 +55,12 @@ struct Reached<W> {
     /// The group that moves to this bucket.
     coming: Group<W>,
     parent: usize,
-    /// The bucket of step `parent` once that group has left it, and the next group is in it.
+    /// The bucket of step `parent` after that group has left it and the next group has arrived.
     left: Bucket<W>,
 }
 
 impl<W: Layout> Reached<W> {
-    /// The bucket with the group that comes to it; `None` if it has no room for it.
+    /// The bucket with the arriving group; `None` if the group does not fit.
     fn with_group(&self) -> Option<Bucket<W>> {
         Groups::of(self.bucket).and(self.coming).pack()
     }
@@ -69,8 +69,8 @@ impl<W: Layout> Reached<W> {
 /// A bucket, and an entry that must stay there with its digits.
 pub(super) type Kept<W> = (BucketId, Slot<W>);
 
-/// Prefetches the other buckets of all entries in `roots`. Most chains end in one of these buckets. So the processor loads
-/// them at the same time, and not one after the other until one has a free lane.
+/// Prefetches the other buckets of all entries in `roots`. Most chains end in one of these buckets. The processor then
+/// loads them in parallel, rather than one after the other.
 fn prefetch_others<W: Layout, B: Buckets<W>>(buckets: &B, roots: &[(BucketId, Bucket<W>)]) {
     for (id, bucket) in roots {
         (0..bucket.numbers().slots).for_each(|lane| buckets.prefetch(bucket.slot(lane).other(*id)));
@@ -99,8 +99,8 @@ impl Search {
         }
     }
 
-    /// Puts a group into one of the buckets `ids` by the shortest chain of groups: each moves to its other bucket, into the
-    /// lanes that the next one leaves. Each group examined takes one of `kicks`.
+    /// Puts a group into one of the buckets `ids` by the shortest chain of groups: each moves to its other bucket, into
+    /// the lanes that the next one leaves. Each examined group takes one from `kicks`.
     ///
     /// Without such a chain, or if a load fails, nothing is stored.
     pub(super) fn place<W: Layout, B: BucketsMut<W>>(
@@ -122,8 +122,7 @@ impl Search {
         Ok(true)
     }
 
-    /// Searches until the bucket reached last has room for the group that comes to it, and returns that bucket with the
-    /// group.
+    /// Searches until the last bucket reached has room for the arriving group. Returns that bucket with the group.
     fn find_place<W: Layout, B: Buckets<W>>(
         &mut self,
         buckets: &mut B,
@@ -171,9 +170,8 @@ impl Search {
         forget(&mut self.visited, self.steps.drain(..).map(|step| step.id));
     }
 
-    /// Frees a lane in one of `roots` by one chain, and returns that bucket with the lane free, which the caller must
-    /// store. The entries in `kept`, and their digits, stay. Each entry examined takes one of `kicks`; the search ends
-    /// when none are left.
+    /// Frees a lane in one of `roots` by one chain. Returns that bucket with the lane free; the caller must store it. The
+    /// entries in `kept`, and their digits, stay. Each examined entry takes one from `kicks`; at 0, the search ends.
     ///
     /// Without room, or if a load fails, nothing is stored.
     #[inline]
@@ -251,7 +249,7 @@ impl Search {
         while step.parent != ROOT {
             let parent = self.steps[step.parent];
             let from = bucket.like(parent.word);
-            // There is a free lane: the search ends only at a bucket that has one, and each move leaves one.
+            // There is a free lane: the search ends only at a bucket with one, and each move frees one.
             let lane = bucket.empty_lanes().first().unwrap_or(0);
             buckets.store(step.id, bucket.with(lane, from.slot(step.lane)));
             (step, bucket) = (parent, from.without(step.lane));

@@ -4,13 +4,13 @@
 
 use super::hash::{KeyHash, MAX_REGIONS, RegionId};
 
-/// Which part of all keys a filter holds. Shards divide the line of positions as regions do: S shards of R regions
+/// The part of all keys that a filter holds. Shards divide the line of positions as regions do: S shards of R regions
 /// each hold what one filter of S * R regions would hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shard {
     /// How many shards there are; 1 for a filter that takes every key.
     pub(crate) of: u64,
-    /// The number of this one, from 0.
+    /// The number of this shard, from 0.
     pub(crate) number: u64,
 }
 
@@ -31,11 +31,11 @@ impl Shard {
 /// The regions of one shard among all shards' regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
-    /// Regions of all shards, at most [`MAX_REGIONS`].
+    /// The number of regions of all shards, at most [`MAX_REGIONS`].
     all: u64,
-    /// The shard's first.
+    /// The shard's first region.
     first: u32,
-    /// How many it has.
+    /// How many regions the shard has.
     own: u64,
 }
 
@@ -45,15 +45,15 @@ impl Span {
         Self { all: shard.of * regions, first: (shard.number * regions) as u32, own: regions }
     }
 
-    /// The region of a key, and the fraction left over; `None` for a key of another shard.
+    /// The region of a key, and the fraction that remains; `None` for a key of another shard.
     #[inline]
     pub(crate) const fn region(self, hash: KeyHash) -> Option<(RegionId, u64)> {
         let (region, rem) = self.region_or_beyond(hash);
         if (region.0 as u64) < self.own { Some((region, rem)) } else { None }
     }
 
-    /// Like `region`, for callers that compare the region with the number of regions themselves: for a key of another
-    /// shard it is at or above that number.
+    /// Like `region`, for callers that compare the region with the number of regions themselves: a key of another shard
+    /// gets a region at or above that number.
     ///
     /// Region 2 of 4 shards with 3 regions each is region 2 of the first shard. Counted from 6, where the third shard
     /// begins, it is 2^32 - 4.
@@ -78,7 +78,7 @@ mod tests {
         edges.into_iter().chain(std::iter::repeat_with(next))
     }
 
-    /// The arithmetic in the words of the specification: first the shard, and then the region by the remainder.
+    /// Computes it as the specification says: first the shard, and then the region from the remainder.
     #[test]
     fn shards_of_regions_are_the_regions_of_one_filter() {
         for (of, regions) in
@@ -111,7 +111,7 @@ mod tests {
         let hash = KeyHash::new(((1_u128 << 64) * 5 / 24) << 64);
         assert_eq!(span.region_or_beyond(hash).0.0, 0_u32.wrapping_sub(4));
         assert_eq!(hash.shard(4), 0);
-        // 3.5 of 12 regions: the first of the second shard, right after the first one.
+        // 3.5 of 12 regions: the first region of the second shard, right after the first shard.
         let hash = KeyHash::new(((1_u128 << 64) * 7 / 24) << 64);
         let [first, second] = [0, 1].map(|number| Span::new(Shard { of: 4, number }, 3));
         assert_eq!((first.region(hash), first.region_or_beyond(hash).0), (None, RegionId(3)));

@@ -1,9 +1,10 @@
-//! Sharing: two groups of one pair of buckets become one where there is no room for both.
+//! Sharing: two groups of one pair of buckets become one if there is no room for both.
 //!
-//! Both entries have one tag. The tail of the entry that stays is the common beginning of both tails, so every query
-//! that matched either matches it, and it counts the copies of both. No key is lost and removal stays safe
-//! (`format-spec/README.md`, section 4.6). The price: each key is counted with the copies of the other, and the entry
-//! matches more absent keys. So sharing is the last way to find room, and the longest common beginning is tried first.
+//! Both entries have one tag. The tail of the shared entry is the common beginning of both tails. So it matches every
+//! query that matched either entry, and it counts the copies of both. No key is lost, and removal stays safe
+//! (`format-spec/README.md`, section 4.6). The price: the count of each key includes the copies of the other, and the
+//! entry matches more absent keys. So sharing is the last way to find room, and the longest common beginning is tried
+//! first.
 
 use super::bucket::{AnyBuckets, Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::displacement::{Staged, displace};
@@ -18,17 +19,17 @@ pub(super) const MOST_CANDIDATES: usize = 16;
 pub(super) struct Shared<W: Layout> {
     /// The groups before, in the buckets that they were in.
     pub(super) before: [Bucket<W>; 3],
-    /// The groups that count them and the copy now.
+    /// The groups that now count them and the copy.
     pub(super) after: [Bucket<W>; 2],
 }
 
 /// Two groups that may become one.
 struct Candidate<W> {
-    /// The bucket and index of each of them that is stored.
+    /// The bucket and index of each of the two that is stored.
     stored: Vec<Stored>,
-    /// The group that they become.
+    /// The group that the two become.
     union: Group<W>,
-    /// Whether one of them is the group of the key.
+    /// Whether one of the two is the group of the key.
     with_own: bool,
 }
 
@@ -37,12 +38,12 @@ struct Candidate<W> {
 pub(super) enum Union {
     /// A group that counts the copies of both.
     Counted,
-    /// Where both have one entry and more copies than a group counts: a saturated group.
+    /// A saturated group, of two that have one entry and more copies than a group counts.
     Saturated,
 }
 
-/// Finds room for `own` by letting two groups share an entry: `own` itself and another, or two others with one in the way.
-/// `own` counts the copy to be inserted; `place` is where it is stored without that copy, if it is stored.
+/// Finds room for `own` by letting two groups share an entry: `own` and another, or two others of which one is in the
+/// way. `own` counts the inserted copy; `place` is where the group is stored without that copy, if it is stored.
 pub(super) fn share<W: Layout, E>(
     buckets: &mut AnyBuckets<'_, W, E>,
     both: Both<W>,
@@ -85,7 +86,7 @@ pub(super) fn share<W: Layout, E>(
     Ok(None)
 }
 
-/// Each of these once, ascending.
+/// Each of the buckets once, ascending.
 fn distinct(mut ids: Vec<BucketId>) -> Vec<BucketId> {
     ids.sort_unstable_by_key(|id| id.0);
     ids.dedup();
@@ -149,8 +150,8 @@ fn candidates<W: Layout, E>(
     Ok(found)
 }
 
-/// The group that two become, if they have one tag and a common beginning of their tails, and take fewer lanes as one.
-/// It is saturated only if that is wanted.
+/// The group that two become, if they have one tag and a common beginning of their tails, and take fewer lanes as one
+/// group. It is saturated only if `wanted` asks for that.
 fn shared<W: Layout>(a: Group<W>, b: Group<W>, wanted: Union) -> Option<Group<W>> {
     let most = a.width().numbers().most_copies;
     let copies = a.copies.saturating_add(b.copies).min(most);
@@ -164,8 +165,8 @@ fn shared<W: Layout>(a: Group<W>, b: Group<W>, wanted: Union) -> Option<Group<W>
 }
 
 impl<W: Layout> Slot<W> {
-    /// The entry whose tail is the common beginning of both tails; `None` if the tags differ, or the first bits of the
-    /// tails do.
+    /// The entry whose tail is the common beginning of both tails; `None` if the tags or the first bits of the tails
+    /// differ.
     ///
     /// n = 4: `0x74f9` and `0x74c1` (tails `001111100` and `001100000`) give `0x74e0` (tail `0011`).
     fn common(self, other: Self) -> Option<Self> {

@@ -1,8 +1,8 @@
 //! Making one region of two, as when a filter shrinks.
 //!
-//! No I/O. The rules stand in `format-spec/README.md`, section 8.5. Most buckets hold nothing but entries without
-//! digits. The entries of two such buckets are put together without a branch, which no processor could predict: how
-//! many lanes are in use, and which, is random. Only entries that find no room in their bucket are handled one by one.
+//! No I/O. The rules stand in `format-spec/README.md`, section 8.5. Most buckets hold nothing but entries without digits.
+//! The entries of two such buckets are put together without a branch: which lanes are in use is random, so no processor
+//! could predict it. Only entries without room in their bucket are handled one by one.
 
 use super::bucket::{Bucket, BucketId, Buckets, BucketsMut, Slot};
 use super::group::Group;
@@ -11,17 +11,18 @@ use super::search::Search;
 use super::widths::Width;
 
 impl<W: Width> Bucket<W> {
-    /// Puts `bit`, the low bit of the region's number, in front of the tails of all entries; other slots stay. Also
-    /// returns the lanes that hold entries, with all their bits set.
+    /// Puts `bit`, the low bit of the region's number, in front of the tails of all entries. Other slots do not change.
+    /// Also returns the lanes that hold entries, with all their bits set.
     ///
     /// n = 4: `0x75f2` becomes `0x74f9` with 0 and `0x76f9` with 1. `0x74f9` has no room for another bit, and loses its
-    /// last: it becomes `0x747d` with 0. Expiry bits stay: with a = 3, `0x7735` (tail `0x19` of 5 bits, expiry 5) becomes
-    /// `0x759d` with 0 and `0x779d` with 1.
+    /// last: it becomes `0x747d` with 0. Expiry bits do not change: with a = 3, `0x7735` (tail `0x19` of 5 bits, expiry
+    /// 5) becomes `0x759d` with 0 and `0x779d` with 1.
     #[inline(always)]
     fn lengthened(self, bit: u64) -> (Self, u64) {
         let (tail_top, tail_body) = (W::NUMBERS.tail_top(), W::NUMBERS.tail_body());
         let below_tag = self.0 & (tail_top | tail_body);
-        // An entry has a bit below its tag; adding tail_body carries into tail_top unless that is all there is.
+        // An entry has a bit below its tag. Adding tail_body carries into tail_top unless tail_top itself is the only
+        // such bit.
         let entries = (((below_tag & tail_body) + tail_body) | below_tag) & tail_top;
         let lowest = W::NUMBERS.ones << W::EXPIRY_BITS;
         let shorter = (below_tag & !lowest) >> 1 | below_tag & lowest;
@@ -29,11 +30,11 @@ impl<W: Width> Bucket<W> {
         (Self::new(word), self.whole_lanes(entries >> W::NUMBERS.tail_top_at()))
     }
 
-    /// One bucket with the entries of both, as far as they fit, and the rest of `other`, in its lanes. Both buckets
-    /// hold nothing but entries, in the lanes given.
+    /// One bucket with the entries of both, as far as they fit; and the entries of `other` that did not fit, in their
+    /// lanes. Both buckets hold nothing but entries, in the lanes `in_use` and `waiting`.
     ///
-    /// Entries of the other bucket take the lanes that are free here: first the lane that each has there, then the next
-    /// above it, and so on around.
+    /// Entries of `other` take free lanes here: first each takes its own lane, then the next lane above it, and so on
+    /// around.
     ///
     /// | n = 4 | lane 3 | lane 2 | lane 1 | lane 0 |
     /// |---|---|---|---|---|
@@ -62,10 +63,10 @@ impl<W: Width> Bucket<W> {
     }
 }
 
-/// Buckets that are put together at a time.
+/// How many pairs of buckets are put together at a time.
 const BLOCK: usize = 32;
 
-/// Makes one region of two, in `left`. What is left in `right` has no meaning.
+/// Makes one region of two, in `left`. The contents of `right` then have no meaning.
 pub(crate) fn halve<W: Width>(
     left: &mut [u64],
     right: &mut [u64],
@@ -78,7 +79,7 @@ pub(crate) fn halve<W: Width>(
         });
     }
     let buckets = &mut Words(left);
-    // The buckets with entries left over, and the buckets with entries left over after that.
+    // The buckets with entries left over after the first pass, and after the second.
     let mut waiting = vec![BucketId(0); right.len()];
     let mut number = 0;
     for (id, word) in (0..).map(BucketId).zip(&*right) {
@@ -106,12 +107,12 @@ pub(crate) fn halve<W: Width>(
 }
 
 /// Joins each pair of buckets that holds only entries without digits. `from` keeps the slots of all other pairs, which
-/// are still to store. Returns whether there are none.
+/// must still be stored. Returns true if there are no such pairs.
 fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     let mut is_plain = true;
     for (into, from) in into.chunks_mut(BLOCK).zip(from.chunks_mut(BLOCK)) {
         let (mut odd, mut all) = (0, [(Bucket::<W>::new(0), Bucket::new(0)); BLOCK]);
-        // Without a branch, so that the compiler can take several buckets at once.
+        // Has no branch, so that the compiler can process several buckets at once.
         for ((into, from), joined) in into.iter_mut().zip(from.iter_mut()).zip(&mut all) {
             let (a, in_a) = Bucket::<W>::new(*into).lengthened(0);
             let (b, in_b) = Bucket::<W>::new(*from).lengthened(1);
@@ -129,8 +130,8 @@ fn join<W: Width>(into: &mut [u64], from: &mut [u64]) -> bool {
     is_plain
 }
 
-/// Stores the entries of `bucket` in their other buckets, if these have a free lane, and returns the rest. This saves most
-/// entries a search.
+/// Stores the entries of `bucket` in their other buckets, if these have a free lane, and returns the rest. This saves
+/// most entries from a search.
 fn store_in_others<W: Width>(buckets: &mut Words<'_>, id: BucketId, bucket: Bucket<W>) -> Bucket<W> {
     (0..W::SLOTS).fold(bucket, |left, lane| {
         let entry: Slot<W> = left.slot(lane);
@@ -190,7 +191,7 @@ mod tests {
         (0..).zip(slots).fold(Bucket::new(0), |bucket, (lane, slot)| bucket.with(lane, *slot))
     }
 
-    /// Compared with the same work done lane by lane, for every width.
+    /// Compares it with the same work done lane by lane, for every width.
     #[test]
     fn lanes_are_taken_all_at_once_as_they_are_one_by_one() {
         fn check<W: Width>() {
@@ -241,7 +242,7 @@ mod tests {
         check::<Two4>();
     }
 
-    /// Also where a whole block of one side holds no entries, and the other side nothing else.
+    /// Also tests a whole block in which one side holds no entries, and the other side nothing else.
     #[test]
     fn a_halving_keeps_quarantined_buckets_of_either_side() {
         fn check<W: Width>() {
@@ -282,11 +283,11 @@ mod tests {
                 let (mut left, mut right): (Vec<u64>, Vec<u64>) =
                     words.iter().map(|word| Bucket::<W>::new(*word).split()).map(|(a, b)| (a.0, b.0)).unzip();
                 halve::<W>(&mut left, &mut right, 2000, &mut Search::new()).unwrap();
-                // An entry that was alone in its bucket is there again.
+                // An entry that was alone in its bucket has come back.
                 assert!(left == words, "{slots:?}");
             });
         }
-        // No room: two full buckets of one index, and nowhere to move to.
+        // No room: two full buckets of one index, and no entry can move.
         let full = |slot: u32| {
             vec![(0..2).fold(Bucket::<Two>::new(0), |all, lane| all.with(lane, Slot::new(slot))).0; 8192]
         };

@@ -8,13 +8,13 @@ use super::kind::Kind;
 use super::widths::{AnyWidth, SlotsPerBucket};
 
 impl SlotsPerBucket {
-    /// The most slots per bucket whose false-positive rate, in a set at full load before any growth, is at most `rate`; `None`
-    /// if no width reaches it.
+    /// The most slots per bucket whose false-positive rate is at most `rate`, in a set at full load before any growth.
+    /// `None` if no width reaches that rate.
     pub fn for_rate(rate: f64) -> Option<Self> {
         Self::for_rate_of(rate, Kind::Set)
     }
 
-    /// The same for a filter of this kind: a counting filter has twice the rate of a set.
+    /// Like `for_rate`, for a filter of this kind: a counting filter has twice the rate of a set.
     pub(crate) fn for_rate_of(rate: f64, kind: Kind) -> Option<Self> {
         let rate_of = |slots: &Self| AnyWidth::of_new(*slots, kind).false_positive_rate();
         Self::ALL.into_iter().rev().find(|slots| rate_of(slots) <= rate)
@@ -26,15 +26,15 @@ impl SlotsPerBucket {
         AnyWidth::of_new(self, Kind::Set).false_positive_rate()
     }
 
-    /// rho: the highest load, as a part of all slots, that leaves room in every region of a filter.
+    /// rho: the highest load, as a share of all slots, that leaves room in every region of a filter.
     ///
     /// The first insert that finds no room in a region comes at a mean load of 0.889, 0.951, 0.971, 0.982, 0.987,
     /// 0.990 for n = 2 to 7 (measured over 4000 regions each; standard deviation 0.004 to 0.002). The keys spread
     /// unevenly over the regions, and rho keeps at least six standard deviations of that spread below these loads.
     ///
-    /// An insert can still fail earlier, where more than 2n keys meet in one pair of buckets: at 50 million keys the
-    /// chance of that is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles
-    /// early, or the insert fails if growth is off.
+    /// An insert can fail earlier if more than 2n keys meet in one pair of buckets: at 50 million keys the chance of that
+    /// is 5e-4 for n = 2, 2e-4 for n = 4, and below 1e-6 for the others. The filter then doubles early, or the insert
+    /// fails if growth is off.
     pub const fn headroom(self) -> f64 {
         match self {
             Self::Two => 0.80,
@@ -46,7 +46,7 @@ impl SlotsPerBucket {
         }
     }
 
-    /// The regions that `capacity` keys need, at least 1; `None` if there would be more than 2^32.
+    /// How many regions `capacity` keys need, at least 1; `None` if more than 2^32.
     pub(crate) fn regions_for(self, capacity: u64) -> Option<u64> {
         let keys_per_region = f64::from(BUCKETS_PER_REGION * self.get()) * self.headroom();
         let regions = (capacity as f64 / keys_per_region).ceil().max(1.0) as u64;

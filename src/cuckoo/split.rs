@@ -10,7 +10,8 @@ use super::widths::Width;
 /// All buckets of a region.
 type Words = [u64; BUCKETS_PER_REGION as usize];
 
-/// Makes two regions of one. Not inlined: in the closures that call it, a bucket took more instructions.
+/// Makes two regions of one. Not inlined: inlined into the closures that call it, it took more instructions for each
+/// bucket.
 #[inline(never)]
 pub(crate) fn split<W: Width>(parent: &Words, [left, right]: &mut [Words; 2]) {
     for ((word, left), right) in parent.iter().zip(left).zip(right) {
@@ -46,8 +47,8 @@ pub(crate) fn each_descendant<W: Width, E>(
     children.iter().try_for_each(|child| each_descendant::<W::Marked, E>(child, doublings - 1, true, each))
 }
 
-/// Corrects the counters of a doubled filter by what [`Counts::doubled`] does not see: digits and saturated groups of
-/// void entries, which both children got; or, of an unmarked filter, fingerprints of 1, which lost a second bit.
+/// Corrects the counters of a doubled filter for what [`Counts::doubled`] does not count: digits and saturated groups of
+/// void entries, which both children received; or, in an unmarked filter, fingerprints of 1, which lost a second bit.
 #[inline(never)]
 pub(crate) fn correct_counts<W: Width>(parent: &Words, [left, right]: &[Words; 2], counts: &mut Counts) {
     if !W::IS_MARKED {
@@ -77,7 +78,7 @@ mod tests {
     use crate::cuckoo::group::{Group, Groups};
     use crate::cuckoo::{SlotsPerBucket, with_width};
 
-    /// With and without a tail, with few copies, and with as many as can be counted.
+    /// Entries with and without a tail, with few copies, and with as many as a group counts.
     #[test]
     fn what_is_counted_as_copied_is_what_the_children_have_more_than_the_parent() {
         for slots in SlotsPerBucket::ALL {

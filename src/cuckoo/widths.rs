@@ -45,7 +45,7 @@ impl serde::Serialize for SlotsPerBucket {
 }
 
 impl SlotsPerBucket {
-    /// All of them, the widest slots first.
+    /// All values, the widest slots first.
     pub const ALL: [Self; 6] = [Self::Two, Self::Three, Self::Four, Self::Five, Self::Six, Self::Seven];
 
     /// The number, 2 to 7.
@@ -58,8 +58,8 @@ impl SlotsPerBucket {
         Self::ALL.into_iter().find(|candidate| candidate.get() == slots)
     }
 
-    /// The highest number that [`Lookup::count`](crate::Lookup::count) returns, which stands for that many copies or
-    /// more: 1,024 for 2 slots, 523,266 for 3, 61,568 for 4, and more than a million for 5 to 7.
+    /// The highest number that [`Lookup::count`](crate::Lookup::count) returns. It stands for that many copies or more:
+    /// 1,024 for 2 slots, 523,266 for 3, 61,568 for 4, and more than a million for 5 to 7.
     ///
     /// It is twice the highest count of a group: `1 + D + D^2 + ...` with n terms, for the highest digit D
     /// (`format-spec/README.md`, section 4.2).
@@ -67,7 +67,7 @@ impl SlotsPerBucket {
         with_width!(self, W => 2 * W::MOST_COPIES)
     }
 
-    /// W - T - 1: the bits of the tail of an entry just stored, in a marked filter that does not forget.
+    /// W - T - 1: the bits of the tail of a fresh entry, in a marked filter that does not forget.
     #[cfg(test)]
     pub(crate) const fn fresh_tail_bits(self) -> u32 {
         with_width!(self, W => W::TAIL_BITS)
@@ -87,8 +87,8 @@ pub(crate) struct AnyWidth {
     pub(crate) is_marked: bool,
 }
 
-/// How a bucket is divided: in one of the six ways of sets and counting filters, or in a way of forgetting filters, named
-/// after n and a.
+/// How a bucket is divided: in one of the six ways of sets and counting filters, or in one of the ways of forgetting
+/// filters, which are named after n and a.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     Two,
@@ -121,7 +121,7 @@ impl Shape {
     const FORGETTING: [Self; 4] = [Self::Four2, Self::Four3, Self::Three4, Self::Two4];
 }
 
-/// Marked, and not forgetting.
+/// The marked width, for a filter that does not forget.
 impl From<SlotsPerBucket> for AnyWidth {
     fn from(slots: SlotsPerBucket) -> Self {
         Self { shape: slots.into(), is_marked: true }
@@ -139,8 +139,8 @@ impl AnyWidth {
         Self { shape, is_marked: false }
     }
 
-    /// The width of a new set or counting filter. Counting filters are marked from the beginning: without markers a slot
-    /// would look like a digit.
+    /// The width of a new set or counting filter. Counting filters are marked from the beginning: an unmarked slot could
+    /// look like a digit.
     pub(crate) fn of_new(slots: SlotsPerBucket, kind: Kind) -> Self {
         Self { shape: slots.into(), is_marked: kind == Kind::Counting }
     }
@@ -151,7 +151,7 @@ impl AnyWidth {
         Self::FORGETTING.into_iter().find(is_it)
     }
 
-    /// The same width after a filter was marked.
+    /// The width of the same filter after all its slots were marked.
     pub(crate) const fn marked(self) -> Self {
         Self { is_marked: true, ..self }
     }
@@ -172,13 +172,13 @@ impl AnyWidth {
         with_any_width!(marked self, W => W::EXPIRY_BITS)
     }
 
-    /// The bits of the tail of an entry just stored: W - a - T - 1, and one more without a marker.
+    /// The bits of the tail of a fresh entry: W - a - T - 1, and one more without a marker.
     pub(crate) const fn fresh_tail_bits(self) -> u32 {
         with_any_width!(self, W => W::TAIL_BITS)
     }
 }
 
-/// Room for counts by tail length; the longest tail, of two slots without markers, has 22 bits.
+/// Length of the table of entries by tail length. The longest tail, of two slots without markers, has 22 bits.
 pub(crate) const TAIL_LENGTHS: usize = 23;
 
 /// The numbers of a width, and the masks that follow from them.
@@ -243,7 +243,7 @@ impl Numbers {
         self.ones << (self.bits - 1)
     }
 
-    /// All other bits of each lane.
+    /// All bits of each lane but the highest.
     #[inline(always)]
     pub(super) const fn body(&self) -> u64 {
         self.high() - self.ones
@@ -255,13 +255,13 @@ impl Numbers {
         self.bits - self.tag_bits - 1
     }
 
-    /// That bit of each lane.
+    /// The bit at `tail_top_at`, in each lane.
     #[inline(always)]
     pub(super) const fn tail_top(&self) -> u64 {
         self.ones << self.tail_top_at()
     }
 
-    /// All bits of each lane below that one, and above the expiry bits.
+    /// All bits of each lane below `tail_top`, and above the expiry bits.
     #[inline(always)]
     pub(super) const fn tail_body(&self) -> u64 {
         self.tail_top() - self.lowest()
@@ -273,8 +273,9 @@ impl Numbers {
         self.high() | self.body()
     }
 
-    /// The bits of each lane that are all 0 only in empty slots and in digits: all bits below the tag but the expiry bits,
-    /// and the highest. Without markers, all bits but the expiry bits: they are all 0 in empty slots alone.
+    /// The bits of each lane that are all 0 only in empty slots and in digits: the highest bit, and all bits below the
+    /// tag except the expiry bits. Without markers: all bits except the expiry bits, which are all 0 in empty slots
+    /// alone.
     #[inline(always)]
     pub(super) const fn entry(&self) -> u64 {
         let below = self.tail_top() | self.tail_body();
@@ -287,8 +288,8 @@ impl Numbers {
         self.lanes() - (self.tail_top() | (self.tail_top() - self.ones))
     }
 
-    /// The bit of each lane that [`Bucket::ends`](super::Bucket) sets for an entry with a tail of this length; none if there
-    /// are no such entries.
+    /// The bit of each lane that [`Bucket::ends`](super::Bucket) sets for an entry with a tail of this length; 0 if no
+    /// such entries exist.
     pub(super) const fn end_of(&self, tail: u32) -> u64 {
         if self.is_marked {
             self.tail_top() >> tail
@@ -306,14 +307,14 @@ impl Numbers {
     }
 }
 
-/// A width, as slots and buckets carry it: a type of its own ([`Width`]), whose numbers the compiler knows; or
-/// [`AnyLayout`], which compiles code once for all widths.
+/// A width, as the type parameter of slots and buckets: a type of its own ([`Width`]), whose numbers the compiler knows;
+/// or [`AnyLayout`], whose code is compiled once for all widths.
 pub(crate) trait Layout: Copy + Eq + Debug {
     fn numbers(self) -> &'static Numbers;
 }
 
-/// Any width, for what runs seldom. Lists of groups that carry it are three times as long: inserts of copies, which count
-/// them there, took 1.1 to 1.3 times as long with it.
+/// Any width, for code that runs seldom. Lists of groups that carry it are three times as long: inserts of copies, which
+/// count copies in such lists, took 1.1 to 1.3 times as long with it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnyLayout(&'static Numbers);
 
@@ -360,7 +361,7 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
     const EXPIRY_BITS: u32 = 0;
     /// Whether a marker ends the tail of each entry.
     const IS_MARKED: bool = true;
-    /// The width of a filter of this one after it was marked.
+    /// The width of the same filter after it was marked.
     type Marked: Width<Marked = Self::Marked>;
     /// W, the bits of a slot.
     const BITS: u32 = 64 / Self::SLOTS;
@@ -385,7 +386,7 @@ pub(crate) trait Width: Copy + Eq + Debug + 'static {
         }
         most
     };
-    /// All of these.
+    /// All these numbers as a value.
     const NUMBERS: &'static Numbers = &Numbers::of::<Self>();
 }
 
@@ -470,8 +471,8 @@ macro_rules! with_width {
 }
 pub(crate) use with_width;
 
-/// Like `with_width!`, for an [`AnyWidth`](crate::cuckoo::AnyWidth). After `plain` or `forgetting`, only for such widths;
-/// `$else` for the others. After `marked`, for a filter that is known to be marked.
+/// Like `with_width!`, for an [`AnyWidth`](crate::cuckoo::AnyWidth). `plain` or `forgetting` restricts it to such widths,
+/// and other widths yield `$else`. `marked` is for a filter that is known to be marked.
 macro_rules! with_any_width {
     (plain $width:expr, $W:ident => $body:expr, $else:expr) => {
         $crate::cuckoo::with_any_width!($width, $W => $body; Two Three Four Five Six Seven; _ => $else)

@@ -4,8 +4,7 @@
 //!    it was built with, and every other slot has none.
 //! 2. Each whole-bucket operation agrees with its plain definition for each lane alone, for any contents of the
 //!    neighbouring lanes and of the bits outside every lane.
-//! 3. Splitting decides each lane by its first tail bit. In the bucket that a key goes to, it matches just the entries
-//!    that it matched before.
+//! 3. A split decides each lane by its first tail bit. A key matches the same entries in its new bucket as before.
 //! 4. The OFFSET tables have the shares of near and far tags in the specification, and connect all parts of a region.
 
 use super::*;
@@ -37,11 +36,11 @@ tiny_widths! {
     // One bit of tail: the shortest that a fresh slot can have.
     Crumb: 2 of 4 bits, tag 2, &[1, 2, 3, 5];
     Small: 4 of 6 bits, tag 2, &[1, 2, 3, 5];
-    // The lanes fill the word, to the last bit.
+    // The lanes fill the word to the last bit.
     Brimful: 8 of 8 bits, tag 4, &[1, 2, 3, 4, 5, 6, 7, 7, 1, 2, 3, 4, 5, 6, 7, 7];
 }
 
-/// One test function a line, which runs its check for every width.
+/// One test function a line. Each runs its check for every width.
 macro_rules! every_width {
     ($($test:ident: $check:ident;)*) => {
         $(
@@ -79,16 +78,16 @@ every_width! {
     a_split_leaves_each_key_the_matches_it_had: check_split_keeps_matches;
 }
 
-/// Random buckets, slots or queries that each check tries.
+/// How many random buckets, slots or queries each check tries.
 const ROUNDS: u32 = 20_000;
 
 /// The meaning of a slot, read bit by bit as the format describes it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Meaning {
     Empty,
-    /// No tail, not even an empty one, and the top bit: universal, or malformed.
+    /// No tail, not even an empty one, and the top bit set: universal, or malformed.
     NoTail(u32),
-    /// No tail, and not the top bit.
+    /// No tail, and the top bit clear.
     Digit(u32),
     Entry {
         tag: u32,
@@ -124,7 +123,7 @@ impl Meaning {
         }
     }
 
-    /// The first bit of the tail, which says whether an entry goes right.
+    /// The first bit of the tail: whether a split puts the entry into the right child.
     fn side(self) -> Option<bool> {
         match self {
             Self::Entry { length, tail, .. } if length > 0 => Some(tail >> (length - 1) == 1),
@@ -132,7 +131,7 @@ impl Meaning {
         }
     }
 
-    /// Without the first bit of the tail, if there is one.
+    /// The slot without the first bit of its tail. A slot without a tail stays as it is.
     fn aged(self) -> Self {
         match self {
             Self::Entry { tag, length, tail } if length > 0 => {
@@ -213,7 +212,7 @@ impl Random {
         }
     }
 
-    /// A bucket, with stray bits in some, and its lanes.
+    /// A bucket and its lanes. Some buckets have stray bits.
     fn bucket<W: Width>(&mut self) -> (Bucket<W>, Vec<u32>) {
         let slots: Vec<u32> = (0..W::SLOTS).map(|_| self.slot::<W>()).collect();
         let used = W::SLOTS * W::BITS;
@@ -376,7 +375,7 @@ fn check_both_at_once<W: Width>() {
         let ((one, mut slots), (other, in_other)) = (random.bucket::<W>(), random.bucket::<W>());
         let of = if random.below(2) == 0 { &slots } else { &in_other };
         let query = random.query::<W>(of);
-        // A fresh slot has the lowest bit.
+        // A fresh slot has its lowest bit set.
         let query = Slot::<W>::new(query.0 | 1);
         slots.extend(in_other);
         let place = |lane: usize| (lane >= W::SLOTS as usize, lane as u32 % W::SLOTS);
@@ -405,7 +404,7 @@ fn check_both_at_once<W: Width>() {
             && slots.iter().all(|slot| !Slot::<W>::new(*slot).is_universal());
         let counted = one.matches_of_plain(other, query);
         if is_plain {
-            // Malformed slots may be found odd or not.
+            // `count` may refuse malformed slots.
             assert!(counted.is_none_or(|count| count as usize == matching.len()), "{one:x?} {other:x?}");
         } else {
             assert_eq!(counted, None, "{one:x?} {other:x?}");
@@ -521,7 +520,7 @@ fn rank(values: impl Iterator<Item = u16>) -> usize {
     basis.len()
 }
 
-/// Buckets of a 64-byte line, of a page, of a region.
+/// Buckets in a 64-byte line, in a page, in a region.
 const LINE: u16 = 8;
 const PAGE: u16 = 512;
 const REGION: u16 = 8192;
@@ -571,7 +570,7 @@ fn real_widths_are_those_of_the_format() {
     assert_eq!(shape::<Seven>(), (7, 9, 6, 2, 13));
 }
 
-/// The tables beside the operations of `bucket.rs`, for n = 4.
+/// Checks the tables in the comments of `bucket.rs`, for n = 4.
 #[test]
 fn worked_values() {
     type Slot4 = Slot<Four>;

@@ -1,9 +1,9 @@
 //! Invariants checked, in eight buckets that lead only to one another:
 //!
-//! 1. A displacement that succeeds adds the group, and changes no other group but its bucket. One that fails stores
-//!    nothing. Quarantined buckets stay as they are.
+//! 1. A displacement that succeeds adds the group, and changes the other groups only by moving them. One that fails
+//!    stores nothing. Quarantined buckets do not change.
 //! 2. It examines no more entries than it may, and goes no deeper than it may.
-//! 3. The groups that are to leave are the smallest sets that suffice, the fewest lanes first.
+//! 3. The groups chosen to leave are the smallest sets that suffice, the fewest lanes first.
 
 use std::convert::Infallible;
 
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// An entry of this tag with a tail of these bits, the highest first, of the length.
+/// An entry of this tag, with the tail of these bits, the highest first, and this length.
 pub(crate) fn entry(tag: u32, tail: u32, length: u32) -> Slot<Four> {
     Slot::new(tag << 10 | (tail << 1 | 1) << (Four::TAIL_BITS - length))
 }
@@ -36,11 +36,11 @@ pub(crate) struct World {
     pub(crate) stored: usize,
 }
 
-/// The first of them. Its bit among the visited buckets is not the lowest of its word.
+/// The first of the eight buckets. Its bit among the visited buckets is not the lowest of its word.
 pub(crate) const FIRST: u16 = 200;
 /// Tags whose offsets, 1, 2, 4 and 6, lead from each of these buckets to another.
 pub(crate) const TAGS: [u32; 4] = [0, 1, 3, 5];
-/// Numbers of copies around those that need another lane.
+/// Numbers of copies near the counts at which a group needs another lane.
 pub(crate) const COPIES: [u32; 10] = [1, 1, 1, 2, 3, 32, 33, 993, 994, Four::MOST_COPIES - 1];
 
 impl Buckets<Four> for World {
@@ -66,7 +66,7 @@ impl World {
     /// Each bucket has groups of few tags and beginnings of tails, and few free lanes. Some buckets are quarantined.
     pub(crate) fn crowded(random: &mut Random) -> Self {
         let mut world = Self::empty();
-        // Of some of these worlds, nearly all groups are alike; in others, most fill a bucket.
+        // In some of these worlds, nearly all groups are alike; in others, most groups fill a bucket.
         let (tags, beginnings, copies, most): (&[u32], usize, &[u32], usize) = match random.below(6) {
             0 | 1 => (&TAGS[..2], 1, &[1, 1, 2], 16),
             2 => (&TAGS[..1], 1, &[1, Four::MOST_COPIES - 1], 8),
@@ -103,7 +103,7 @@ impl World {
         self.buckets[usize::from(id.0 - FIRST)] = all.pack().unwrap();
     }
 
-    /// All groups, by the lower one of the buckets of each, its entry and its copies.
+    /// All groups: for each, the lower one of its two buckets, its entry and its copies.
     pub(crate) fn groups(&self) -> Vec<(u16, u32, u32)> {
         let of = |id: BucketId| Groups::of(self.at(id)).iter().map(move |group| home(id, *group)).collect();
         let mut all: Vec<_> = Self::ids().flat_map(|id| -> Vec<_> { of(id) }).collect();
@@ -111,7 +111,7 @@ impl World {
         all
     }
 
-    /// A crowded world, and a group with one or both of its buckets there.
+    /// A crowded world, and a group with at least one of its buckets there.
     pub(crate) fn with_a_group_to_put(random: &mut Random) -> (Self, Group<Four>, Vec<BucketId>) {
         let world = Self::crowded(random);
         let group = Group { entry: Self::some_entry(random), copies: random.one_of(&COPIES) };
@@ -123,7 +123,7 @@ impl World {
         (world, group, ids)
     }
 
-    /// Fails unless `put`, if anything was put, and a bucket of it, is all that is new since `before`.
+    /// Fails unless the only change since `before` is the group `put`, if any, in one of its buckets.
     pub(crate) fn check_put(&self, before: &Self, put: Option<(BucketId, Group<Four>)>) {
         assert_eq!(self.quarantined(), before.quarantined());
         assert!(put.is_some() || self.stored == 0);
@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-/// Of few tails, so that many begin alike.
+/// An entry with one of few tails, so that many begin alike.
 fn some_entry(random: &mut Random, tags: &[u32], beginnings: usize) -> Slot<Four> {
     let length = 1 + random.below(9) as u32;
     let tail = (random.below(beginnings) << 7 | random.below(2)) as u32;
@@ -208,17 +208,18 @@ fn the_ways_to_make_room_come_in_order_and_leave_what_was_put() {
         let ways = displacement.ways_for(id, &here, Group { entry: entry(1, 1, 9), copies });
         ways.iter().map(|way| way.leave.iter().copied().collect()).collect()
     };
-    // Two slots are wanted.
+    // These need two slots.
     let (a, b, c) = (of(1, 1), of(2, 2), of(3, 1));
     assert_eq!(ways(&[a, b, c], &[], 2), [vec![b], vec![a, c]]);
-    // What was put stays.
+    // A group that was already put may not leave.
     assert_eq!(ways(&[a, b, c], &[b], 2), [vec![a, c]]);
-    // One slot is wanted. The fewest slots leave first.
+    // One slot is needed. The fewest slots leave first.
     let two = of(1, 5);
     assert_eq!(ways(&[two, b], &[], 1), [vec![two], vec![b]]);
 }
 
-/// Every group in the way fills a bucket, or is one of two in it. No chain of groups passes a bucket with two of them.
+/// Every group in the way fills a bucket, or is one of two in its bucket. No chain of groups passes a bucket with two
+/// groups.
 #[test]
 fn groups_displace_one_another_twelve_deep_and_no_deeper() {
     let displaced = |depth: u32| {
@@ -227,13 +228,14 @@ fn groups_displace_one_another_twelve_deep_and_no_deeper() {
         let start = BucketId(4096);
         let mut id = start;
         for number in 0..depth {
-            // Of the tags, one that leads to a bucket that no other leads to.
+            // Tags that lead to buckets that the line does not use yet.
             let mut ways = (0..64).map(|tag| entry(tag, 3, 9)).filter(|way| !used(&line, way.other(id)));
             let on = ways.next().unwrap();
             let aside = ways.find(|way| way.other(id) != on.other(id)).unwrap();
             let aside_id = aside.other(id);
             let groups = if number % 2 == 0 {
-                // Both leave for a group of four lanes: one to an empty bucket, and one on.
+                // Both leave for a group of four lanes: one group goes to an empty bucket, and the other displaces
+                // further groups.
                 Groups::none().and(Group { entry: aside, copies: 2 }).and(Group { entry: on, copies: 2 })
             } else {
                 Groups::none().and(Group { entry: on, copies: 994 })
@@ -285,7 +287,8 @@ fn the_groups_that_leave_are_the_smallest_sets_that_suffice() {
 #[test]
 fn what_was_tried_in_vain_is_forgotten() {
     let [bucket, aside] = [FIRST, FIRST + 4].map(BucketId);
-    // Entries that lead to one of two full buckets, which only lead to each other, and some that lead to an empty one.
+    // Entries that lead to one of two full buckets, which lead only to each other; and entries that lead to an empty
+    // bucket.
     let stuck = |tail, copies| Group { entry: entry(0, tail, 9), copies };
     let moving = |tail, copies| Group { entry: entry(3, tail, 9), copies };
     let world = |here: &[Group<Four>]| {
@@ -313,7 +316,7 @@ fn what_was_tried_in_vain_is_forgotten() {
         displacement.staged.commit();
         (done, put)
     };
-    // Two of one lane could leave, but one of them finds no place. The one of two lanes does.
+    // Two groups of one lane could leave, but one of them finds no place. The group of two lanes does.
     let here = [moving(1, 1), stuck(2, 1), moving(3, 2)];
     let mut first = world(&here);
     assert_eq!(try_in(&mut first, &[], coming(2), false), (true, vec![(aside, here[2].entry)]));
@@ -324,13 +327,13 @@ fn what_was_tried_in_vain_is_forgotten() {
     assert_eq!(Groups::of(first.at(aside)).iter().copied().collect::<Vec<_>>(), [here[2]]);
     let here = [stuck(1, 1), moving(2, 2), stuck(3, 1)];
     assert_eq!(try_in(&mut world(&here), &[], coming(2), false), (true, vec![(aside, here[1].entry)]));
-    // What was put somewhere is not moved again by a chain.
+    // A chain does not move a group that was already put.
     let here = [1, 2, 3].map(|tail| stuck(tail, 1));
     let mut last = world(&[&here[..], &[moving(4, 1)]].concat());
     let put = [(bucket, moving(4, 1).entry)];
     assert_eq!(try_in(&mut last, &put, coming(1), true), (false, put.to_vec()));
     assert!(try_in(&mut last, &[], coming(1), true).0);
-    // One lane can be freed of the two that are wanted.
+    // Only one of the two lanes that are needed can be freed.
     let mut world = world(&[&here[..], &[moving(4, 1)]].concat());
     let staged = Staged { buckets: &mut world, stored: Vec::new() };
     let mut displacement = Displacement::new(&mut search, staged, &mut kicks);

@@ -1,8 +1,8 @@
 //! Invariants checked:
 //!
-//! 1. What is done with all lanes at once is what the rules say of each slot, in every width of forgetting filters.
-//! 2. A key that was stored is present until its expiry, whatever is inserted meanwhile; refreshing never shortens that,
-//!    never lengthens a tail, and what has expired gives its lane away. The counters are those of a scan.
+//! 1. In every width of forgetting filters, operations on all lanes at once do what the rules say of each slot.
+//! 2. A key that was stored is present until its expiry, whatever is inserted after it. Refreshing never shortens that
+//!    time and never lengthens a tail. Expired entries give up their lanes. The counters are those of a scan.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// A slot at random: often like `query`, with any tail, expiry, or nothing.
+/// A slot at random: empty, or an entry with any tail and expiry; often like `query`.
 fn slot<W: Width>(random: &mut Random, query: Slot<W>) -> Slot<W> {
     let expiry = random.next() as u32;
     match random.below(10) {
@@ -45,7 +45,7 @@ fn is_live<W: Width>(slot: Slot<W>, now: u32) -> bool {
     slot.is_universal() || slot.expiry() != now % (1 << W::EXPIRY_BITS)
 }
 
-/// By the words of the specification, 4.3 and 4.10.
+/// Whether they match, by the specification, 4.3 and 4.10.
 fn matches<W: Width>(slot: Slot<W>, query: Slot<W>) -> bool {
     if slot.is_universal() {
         return true;
@@ -54,7 +54,7 @@ fn matches<W: Width>(slot: Slot<W>, query: Slot<W>) -> bool {
     entry != 0 && is_live(slot, query.0) && (entry ^ query.0) >> entry.trailing_zeros() >> 1 == 0
 }
 
-/// A key lives for the rest of its own epoch and as many whole ones as `after` keys take.
+/// A key lives for the rest of its own epoch, and for as many whole epochs as `after` keys take.
 #[test]
 fn the_newest_keys_are_told_as_they_live() {
     let rule = |after| Forgetting { after, epoch: 50, refresh: false, clock: EpochClock::Keys };
@@ -107,7 +107,7 @@ fn lanes_together_are_lanes_one_by_one() {
                     None => assert_eq!([left, right], [parent; 2]),
                 }
             }
-            // Counted together as one by one.
+            // Counting buckets together gives the same as counting them one by one.
             let (mut all, mut each) = (Counts::default(), Counts::default());
             let words = [one.0; 40];
             all.tally_all::<W>(&words);
@@ -195,7 +195,7 @@ impl Story {
         let hash = known.filter(|_| random.below(3) == 0);
         let hash = hash.unwrap_or_else(|| {
             let hash = u128::from(random.next()) << 70 | u128::from(random.next()) << 7;
-            // Some have the fingerprint 0 or 1, or nearly.
+            // Some have the fingerprint 0 or 1, or a similar one.
             let few = u128::from(random.below(4)) << (128 - W::Marked::TAIL_BITS - 1);
             KeyHash::new(if random.below(50) == 0 { few | hash & 0xffff } else { hash })
         });
@@ -335,7 +335,7 @@ fn a_refresh_sets_the_expiry_of_a_full_tail_and_stores_a_fresh_entry_beside_a_sh
     assert_eq!(with(&[short.with_expiry(13)], 10), [short.with_expiry(13), empty, empty, empty]);
     let both = [short.with_expiry(10), fresh.with_expiry(13), empty, empty];
     assert_eq!(with(&[short.with_expiry(10)], 13), both);
-    // Of several, the one with the longest tail is prolonged, wherever it lies.
+    // Of several entries, the one with the longest tail is prolonged, in whichever lane it lies.
     let (short, full) = (short.with_expiry(10), fresh.with_expiry(10));
     assert_eq!(with(&[short, full], 13), [short, fresh.with_expiry(13), empty, empty]);
     assert_eq!(with(&[full, short], 13), [fresh.with_expiry(13), short, empty, empty]);

@@ -1,8 +1,8 @@
 //! Invariants checked, for every width:
 //!
-//! 1. Each count has one group, which takes the number of lanes in the format, and reads back as that count.
+//! 1. Each count has one group. It takes the number of lanes in the format, and reads back as that count.
 //! 2. Taking a bucket apart and putting it together again keeps its groups, for any contents of its lanes.
-//! 3. A removal takes from the matching group with the longest tail, and from a saturated group last.
+//! 3. A removal takes a copy from the matching group with the longest tail, and from a saturated group last.
 
 use super::*;
 use crate::cuckoo::widths::{Five, Four, Seven, Six, Three, Two};
@@ -32,7 +32,7 @@ fn a_group_grows_until_one_more_copy_would_saturate_it() {
 }
 
 fn check_counts<W: Width>() {
-    // The copies up to which a group has a number of lanes: 1, 1 + D, 1 + D + D^2 and so on.
+    // The highest count of a group of each number of lanes: 1, 1 + D, 1 + D + D^2 and so on.
     let mut most = vec![1_u64];
     let mut weight = 1_u64;
     while most.len() < W::SLOTS as usize {

@@ -30,7 +30,7 @@ fn an_entry_covers_another_if_and_only_if_it_matches_all_that_the_other_matches(
     check::<Four>(29);
 }
 
-/// A counting region, of which only the pair of buckets of one tag is used, and what it answers there.
+/// A counting region of which the tests use only the pair of buckets of one tag, and the answers there.
 struct Pair {
     words: Vec<u64>,
     both: [BucketId; 2],
@@ -45,7 +45,8 @@ fn entry(tail: u32, length: u32) -> Slot<Four> {
 }
 
 impl Pair {
-    /// Puts groups into the first bucket, and what does not fit into the second; `None` if that does not do either.
+    /// Puts groups into the first bucket, and those without room there into the second; `None` if they do not fit there
+    /// either.
     fn of(groups: &[Group<Four>]) -> Option<Self> {
         let first = BucketId(17);
         let mut pair =
@@ -67,14 +68,14 @@ impl Pair {
         first.copies_in_either(second, query)
     }
 
-    /// All copies; `None` if a group is saturated, and may stand for more.
+    /// The number of copies; `None` if a group is saturated, and may stand for more.
     fn all_copies(&self) -> Option<u32> {
         let groups = self.both.map(|id| self.groups(id));
         let mut groups = groups.iter().flat_map(|groups| groups.iter());
         groups.try_fold(0, |sum, group| (group.copies < Four::MOST_COPIES).then_some(sum + group.copies))
     }
 
-    /// Adds what the other one holds, and returns how many copies that were.
+    /// Adds the groups of the other pair, and returns how many copies it added.
     fn add(&mut self, other: &Self) -> Result<u64, NoRoom> {
         self.add_within(other, 2000)
     }
@@ -105,7 +106,7 @@ fn no_copy_is_lost_in_a_sum_of_two_crowded_pairs_of_buckets() {
         let groups: Vec<_> = (0..number)
             .map(|_| {
                 let length = 1 + below(9);
-                // Few beginnings, so that many entries cover one another.
+                // Few beginnings of tails, so that many entries cover one another.
                 let tail = (below(4) << 7 | below(2)) >> (9 - length);
                 group(entry(tail, length), of_copies[below(of_copies.len() as u32) as usize])
             })
@@ -122,7 +123,7 @@ fn no_copy_is_lost_in_a_sum_of_two_crowded_pairs_of_buckets() {
             continue;
         };
         sums += 1;
-        // What becomes saturated answers for further copies, which are not stored then.
+        // A group that becomes saturated also answers for further copies, which are then not stored.
         if let (Some(added), Some(held), Some(now)) = (added, held, into.all_copies()) {
             assert_eq!((now, stored), (held + added, u64::from(added)));
         }
@@ -157,7 +158,7 @@ fn copies_of_one_key_are_counted_by_one_group_as_long_as_it_can() {
 
 #[test]
 fn a_sum_finds_room_by_sharing_and_by_saturating() {
-    // Nine and ten lanes are wanted of eight: two of the keys must share an entry.
+    // The keys need nine or ten lanes, and there are eight: two keys must share an entry.
     let keys = [0, 1, 2, 3].map(|tail| group(entry(tail, 9), 2));
     for copies in [1, 2] {
         let mut into = Pair::of(&keys).unwrap();
@@ -166,7 +167,7 @@ fn a_sum_finds_room_by_sharing_and_by_saturating() {
         assert!(into.copies(last.entry).is_some_and(|now| now >= copies));
         assert!(keys.iter().all(|key| into.copies(key.entry).is_some_and(|now| now >= 2)));
     }
-    // Seven entries have one lane left, and two are wanted. No search has met a group then.
+    // Seven entries leave one lane free, and two are needed. The search meets no group.
     let alone = [0, 1, 2, 3, 4, 5, 6].map(|tail| group(entry(tail, 9), 1));
     for max_kicks in [0, 2000] {
         let mut into = Pair::of(&alone).unwrap();
@@ -174,14 +175,14 @@ fn a_sum_finds_room_by_sharing_and_by_saturating() {
         assert_eq!(into.add_within(&Pair::of(&[last]).unwrap(), max_kicks).unwrap(), 2);
         assert!(into.copies(last.entry).is_some_and(|now| now >= 2));
     }
-    // As many copies of one key as both buckets count, and one more. One of the tails may be shorter.
+    // One key with as many copies as both buckets can count, and one more. One of the tails may be shorter.
     for [here, there] in [[9, 9], [8, 9], [9, 8]] {
         let all = group(entry(0, here), Four::MOST_COPIES - 1);
         let mut into = Pair::of(&[all, all]).unwrap();
         assert_eq!(into.add(&Pair::of(&[group(entry(0, there), 1)]).unwrap()).unwrap(), 1);
         assert_eq!(into.copies(entry(0, 9)), None);
     }
-    // What is saturated stands for further copies: nothing changes. A longer entry is among its copies.
+    // A saturated group stands for further copies: nothing changes. It also stands for the copies of a longer entry.
     for copies in [1, 5, Four::MOST_COPIES] {
         let mut into = Pair::of(&[group(entry(1, 1), Four::MOST_COPIES)]).unwrap();
         let before = into.words.clone();
@@ -190,7 +191,7 @@ fn a_sum_finds_room_by_sharing_and_by_saturating() {
     }
 }
 
-/// Both buckets are full of groups, of which one could move to a bucket whose only entry can leave.
+/// Both buckets are full of groups. One of these could move to a bucket whose only entry can leave.
 #[test]
 fn a_sum_moves_groups_to_make_room_for_an_entry() {
     let one = group(entry(0, 9), 1);
@@ -210,10 +211,10 @@ fn a_sum_moves_groups_to_make_room_for_an_entry() {
     assert_eq!(into.words[usize::from(there.0)], alone(moving));
 }
 
-/// A sum that has no room says so, and does not count what it could not store.
+/// A sum without room fails, and does not count the copies that it could not store.
 #[test]
 fn a_sum_without_room_is_refused() {
-    // Entries without copies, in a region that is full of their like: no two share an entry.
+    // Entries without copies, in a region full of such entries: no two share an entry.
     let mut into = Pair::of(&[]).unwrap();
     let full = (0..4).fold(Bucket::<Four>::new(0), |bucket, lane| bucket.with(lane, entry(lane, 9)));
     into.words.fill(full.0);
@@ -237,7 +238,8 @@ fn a_set_takes_entries_alone() {
     assert_eq!(into.groups(into.both[0]).iter().copied().collect::<Vec<_>>(), [group(entry(3, 9), 1)]);
 }
 
-/// Their queries are answered "present" already. What is malformed may answer anything, so it becomes quarantined.
+/// Queries for universal slots are answered "present" already. A malformed bucket may answer anything, so it becomes
+/// quarantined.
 #[test]
 fn a_pair_with_a_quarantined_bucket_takes_nothing_and_its_bucket_is_quarantined_in_the_sum() {
     let quarantined = Bucket::<Four>::QUARANTINED.0;

@@ -2,12 +2,11 @@
 //!
 //! 1. A key inserted and not removed is found, and counted at least as often as it was inserted, through any history
 //!    of inserts, copies, removals, doublings and quarantined buckets.
-//! 2. A region holds exactly the copies of a plain model: none is lost, doubled or invented, and every answer, even a
-//!    wrong "present", is the one that the rules of matching give. The only exceptions are those of section 4.6:
-//!    saturated groups, and groups that became one.
-//! 3. An insert fails only if no room is within reach, and only with the right reason; it has stored nothing then. In a
-//!    region without digits, an insert that succeeds moves as few entries as possible, and no entry is missing at any
-//!    moment.
+//! 2. A region holds exactly the copies of a plain model: none is lost, doubled or invented. Every answer, even a wrong
+//!    "present", follows the rules of matching. The only exceptions are those of section 4.6: saturated groups, and
+//!    groups that became one.
+//! 3. An insert fails only if no room is within reach, and for the right reason; it has then stored nothing. In a region
+//!    without digits, an insert that succeeds moves as few entries as possible, and no entry is missing at any moment.
 //! 4. Quarantined buckets keep all their universal slots and answer "present" to everything.
 //! 5. A failed load surfaces, changes nothing, and leaves the search usable.
 //! 6. Without removals, keys that are stored only if absent are all found.
@@ -50,11 +49,12 @@ macro_rules! tiny_widths {
 }
 
 tiny_widths! {
-    // One bit of tail: nearly everything matches, and all that survives a doubling is void. D = 1: a digit a copy.
+    // One bit of tail: nearly everything matches, and all entries that survive a doubling are void. D = 1: each copy
+    // takes a digit.
     Crumb: 2 of 4 bits, tag 2, 2^2, &[1, 3, 2, 1];
     Pair: 2 of 6 bits, tag 2, 2^3, &[1, 2, 4, 7];
     Small: 4 of 6 bits, tag 2, 2^3, &[1, 2, 3, 5];
-    // Few ways out of a bucket, long tails. D = 3.
+    // Few tags, so few ways out of a bucket, and long tails. D = 3.
     Narrow: 3 of 11 bits, tag 3, 2^3, &[1, 6, 1, 6, 1, 6, 1, 6];
 }
 
@@ -64,10 +64,10 @@ fn marked_split<W: Width>(bucket: Bucket<W>) -> (Bucket<W>, Bucket<W>) {
     (Bucket::new(left.0), Bucket::new(right.0))
 }
 
-/// More kicks than a search in a tiny region can use: it looks at each slot at most once.
+/// More kicks than a search in a tiny region can use: the search looks at each slot at most once.
 const ENOUGH_KICKS: u32 = 32;
 
-/// The default of a filter.
+/// The default `max_kicks` of a filter.
 const MAX_KICKS: u32 = 2000;
 
 /// The buckets of a region in memory, and a record of how they were used.
@@ -76,9 +76,9 @@ pub(crate) struct Memory<W> {
     pub(crate) buckets: Vec<Bucket<W>>,
     pub(crate) loaded: Vec<BucketId>,
     pub(crate) stored: Vec<(BucketId, Bucket<W>)>,
-    /// Loads that succeed before one fails.
+    /// How many loads succeed before one fails.
     pub(crate) loads_left: usize,
-    /// Loads that failed.
+    /// How many loads failed.
     failed: usize,
 }
 
@@ -158,7 +158,7 @@ impl Key {
     }
 }
 
-/// The home of an entry, which no kick changes: its two buckets, named by the lower one, and its tag.
+/// The home of an entry, which kicks do not change: its two buckets, named by the lower one, and its tag.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Home {
     bucket: u16,
@@ -291,7 +291,7 @@ struct History<W> {
     max_kicks: u32,
     live: Vec<Key>,
     entries: Entries,
-    /// The counters of a scan, and their changes by inserts and removals since.
+    /// The counters of a scan, and the changes since by inserts and removals.
     found: Counts,
     delta: Delta,
 }
@@ -348,7 +348,7 @@ impl<W: Width> History<W> {
         inserted
     }
 
-    /// The tail of which the key's home has one copy more than the model.
+    /// The tail of which the key's home now has one copy more than the model.
     fn counted(&self, key: Key) -> Tail {
         let buckets = key.buckets::<W>().map(|id| (id, self.memory.at(id)));
         let mut sparse = vec![Bucket::new(0); self.memory.buckets.len()];
@@ -361,8 +361,8 @@ impl<W: Width> History<W> {
         now[0]
     }
 
-    /// Groups that match the key become one that keeps their copies, under the shortest of their entries. Or groups share the
-    /// common beginning of their tails.
+    /// Groups that match the key have become one that keeps their copies, under the shortest of their entries; or groups
+    /// share the common beginning of their tails.
     fn check_regrouped(
         &mut self,
         key: Key,
@@ -376,7 +376,7 @@ impl<W: Width> History<W> {
             |bucket: Bucket<W>| -> Vec<_> { groups_plainly(bucket).into_iter().filter(matches).collect() };
         let from: Vec<_> = before.into_iter().flat_map(groups_plainly).collect();
         let to: Vec<_> = after.into_iter().flat_map(groups_plainly).collect();
-        // The groups of one bucket, or of both.
+        // The matching groups of one bucket, or of both.
         let in_both = both.map(matching);
         if from != in_both.concat() && !in_both.contains(&from) {
             return self.check_shared(&from, &to);
@@ -386,15 +386,15 @@ impl<W: Width> History<W> {
         let shortest = lengths.min().unwrap_or(W::TAIL_BITS);
         let copies: u32 = from.iter().map(|group| group.copies).sum();
         assert!(matches(&to), "{before:x?} {after:x?}");
-        // Nothing becomes one with the copy alone, unless all lanes were taken and a longer search finds room.
+        // Groups unite with the copy only if all lanes were taken and a longer search finds room.
         let full = both.iter().all(|bucket| !bucket.empty_lanes().any());
         assert!(from.len() > 1 || full, "{both:x?} {after:x?}");
         assert_eq!((to.entry.tail_length(), to.copies), (Some(shortest), (copies + 1).min(W::MOST_COPIES)));
         self.check_united(key, &from, shortest, to.copies);
     }
 
-    /// The copies of these groups have tails of this length now, and are so many. All other groups change at most their
-    /// places.
+    /// The copies of these groups now have tails of this length, and their number is right. All other groups have at most
+    /// moved.
     fn check_united(&mut self, key: Key, from: &[Group<W>], shortest: u32, copies: u32) {
         let mut expected = self.entries.clone();
         let tails = expected.0.entry(key.home::<W>()).or_default();
@@ -412,12 +412,12 @@ impl<W: Width> History<W> {
         assert!(self.entries == expected, "{key:x?}");
     }
 
-    /// The first of the groups `to` stands for two groups from before, or for one and the key, and its tail is their
-    /// common beginning. No copy of any other entry is gone, and there is one copy more than before.
+    /// The first group of `to` stands for two earlier groups, or for one group and the key. Its tail is their common
+    /// beginning. No copy of any other entry is gone, and there is one copy more than before.
     fn check_shared(&mut self, from: &[Group<W>], to: &[Group<W>]) {
         let copies = |groups: &[Group<W>]| groups.iter().map(|group| group.copies).sum::<u32>();
         let shared = to[0].entry;
-        // Only two groups of one entry become a saturated one, which does not count what is above its highest count.
+        // Only two groups of one entry become a saturated one, which does not count copies above its highest count.
         let lost = copies(from) + 1 - copies(to);
         let is_saturated = to[0].copies == W::MOST_COPIES;
         let same = from.iter().filter(|group| group.entry == shared).count();
@@ -459,7 +459,7 @@ impl<W: Width> History<W> {
         assert_eq!(self.memory.stored.len(), usize::from(removed.is_some()));
     }
 
-    /// Doubles the filter, checks both children, and goes on with one.
+    /// Doubles the filter, checks both children, and continues with one.
     fn split(&mut self, right: bool) {
         assert!(W::IS_MARKED);
         let (left_half, right_half): (Vec<_>, Vec<_>) =
@@ -503,7 +503,7 @@ impl<W: Width> History<W> {
         assert_eq!(counted, exact.then_some(matching as u32), "{key:x?}");
     }
 
-    /// No false negatives, and no count too low; apart from the model of entries.
+    /// No false negatives, and no count too low. Does not use the model of entries.
     fn check_live(&mut self) {
         let mut copies = BTreeMap::new();
         for key in self.live.clone() {
@@ -605,7 +605,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..160)
 }
 
-/// Few enough keys to meet again and again: their tags and tails differ in the high bits.
+/// Few enough keys to occur repeatedly: their tags and tails differ in the high bits.
 fn keys() -> impl Strategy<Value = Vec<Key>> {
     let key = (any::<u8>(), any::<u8>(), any::<u16>()).prop_map(|(bucket, tag, rem)| Key {
         local: u64::from(tag) << 56 | u64::from(bucket),
@@ -618,7 +618,7 @@ fn max_kicks() -> impl Strategy<Value = u32> {
     prop_oneof![2 => Just(ENOUGH_KICKS), 1 => 0u32..16]
 }
 
-/// Runs one history in a tiny region, with everything checked after each step.
+/// Runs one history in a tiny region, and checks everything after each step.
 fn live_through<W: Width>(mut keys: Vec<Key>, steps: &[Step], max_kicks: u32) {
     let mut history = History::<W>::new(max_kicks);
     for step in steps {
@@ -758,7 +758,7 @@ fn slots<W: Width>() -> usize {
     (W::SLOTS << W::INDEX_BITS) as usize
 }
 
-/// Fills a region, removes a third, doubles the filter and goes on in one of the children, until the oldest entries are
+/// Fills a region, removes a third, doubles the filter and continues in one of the children, until the oldest entries are
 /// void.
 fn check_ageing<W: Width>() {
     let mut history = History::<W>::new(MAX_KICKS);
@@ -804,7 +804,7 @@ fn check_saturation<W: Width>() {
     let [first, second] = key.buckets::<W>();
     let entry = key.place::<W>().fingerprint;
     let mut history = History::<W>::new(MAX_KICKS);
-    // A million inserts would take too long in the model: the groups begin just below each step.
+    // A million inserts would take too long in the model, so the groups begin just below each step.
     let almost = W::MOST_COPIES - 1;
     for (copies, lanes) in (1..=W::SLOTS).scan((1, 1), |(most, weight), lanes| {
         let before = *most;
@@ -843,7 +843,7 @@ fn check_saturation<W: Width>() {
         };
         memory = Memory::of(memory.buckets.iter().map(half).collect());
     }
-    // The group that is not saturated gives its copies back, and the saturated one stays.
+    // The unsaturated group gives its copies back, and the saturated one stays.
     let key = Key { rem: key.rem << (W::TAIL_BITS + 2), ..key };
     let saturated = memory.buckets.clone();
     let removed = remove(&mut memory, key.place());
@@ -859,7 +859,7 @@ fn check_saturation<W: Width>() {
 }
 
 fn check_ages<W: Width>() {
-    // One lane a copy, of all ages, in both buckets of a key.
+    // One lane for each copy, with tails of all lengths, in both buckets of a key.
     let key = numbered(11, 0);
     let fresh = key.place::<W>().fingerprint;
     let age = |age: u32| Slot::<W>::new((fresh.0 >> age | 1) << age & (((1u64 << W::BITS) - 1) as u32));
@@ -897,7 +897,7 @@ fn leading<W: Width>(from: u16, to: impl Fn(u16) -> bool) -> Slot<W> {
 }
 
 fn check_chain_of_groups<W: Width>() {
-    // Each bucket is full of one group, whose other bucket is the next one. The last bucket is empty.
+    // Each bucket is full of one group, whose other bucket is the next bucket. The last bucket is empty.
     let key = numbered(20, 0);
     let [first, second] = key.buckets::<W>();
     let mut memory = Memory::<W>::new();
@@ -912,7 +912,7 @@ fn check_chain_of_groups<W: Width>() {
         chain.push(entry.other(BucketId(from)).0);
         moving.push(entry);
     }
-    // To find the chain by depth takes far more than the eight entries that may be examined then.
+    // Finding the chain by depth takes far more than the eight entries that this search may examine.
     let inserted = insert(&mut memory, key.place(), 1, &mut Search::new());
     assert_eq!(inserted, Ok(Inserted::Stored));
     assert_eq!(memory.at(first), Bucket::new(0).with(0, key.place::<W>().fingerprint));
@@ -944,7 +944,7 @@ fn check_moved_group<W: Width>() {
     assert_eq!((now.digits, now.entries()), (copies.digits, copies.entries() + 1));
 }
 
-/// Keys of one pair that come twice each want more lanes than it has: no group can move elsewhere.
+/// Keys of one pair that come twice each need more lanes than it has, and no group can move elsewhere.
 fn check_shared_pair<W: Width>() {
     let key = numbered(19, 0);
     let mut history = History::<W>::new(MAX_KICKS);
@@ -979,7 +979,7 @@ fn check_popular_pair<W: Width>() {
         memory
     };
     let popular_place = Place { fingerprint: popular, ..place };
-    // Of the copies of which a group fills a bucket.
+    // A group of this many copies fills a bucket.
     let most = W::MOST_COPIES - 1;
     let mut memory = crowd([most, most]);
     let inserted = insert(&mut memory, place, MAX_KICKS, &mut Search::new()).unwrap();
@@ -989,11 +989,11 @@ fn check_popular_pair<W: Width>() {
     assert_eq!(groups_plainly(after[0]), [saturated]);
     assert_eq!((count(&mut memory, place), count(&mut memory, popular_place)), (Ok(Some(1)), Ok(None)));
     assert_eq!(held(&memory.buckets).saturated, 1);
-    // The popular key's copies are not removed any more, the other's is.
+    // The popular key's copies can no longer be removed; the other key's copy can.
     assert_eq!(remove(&mut memory, popular_place), Ok(Some(Removed::Nothing)));
     assert!(matches!(remove(&mut memory, place), Ok(Some(Removed::Entry { .. }))));
     assert_eq!(count(&mut memory, popular_place), Ok(None));
-    // What is saturated, and more of the same, become one, too.
+    // A saturated group and more copies of the same entry also become one group.
     let mut memory = crowd([W::MOST_COPIES, most]);
     assert!(matches!(
         insert(&mut memory, place, MAX_KICKS, &mut Search::new()),
@@ -1002,15 +1002,15 @@ fn check_popular_pair<W: Width>() {
     assert_eq!((count(&mut memory, place), count(&mut memory, popular_place)), (Ok(Some(1)), Ok(None)));
 }
 
-/// The steps of section 4.4, each where the ones before it do not apply.
+/// Each step of section 4.4, in a case where no earlier step applies.
 #[test]
 fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     let key = numbered(21, 0);
     let [first, second] = key.buckets::<Four>();
     let own = key.place::<Four>().fingerprint;
-    // The tail without its last bit, and none at all.
+    // The tail without its last bit, and no tail.
     let (shorter, void) = (Slot::new(own.0 & !3 | 2), Slot::new(own.tag() << 10 | 1 << 9));
-    // Of this pair of buckets, with tails that begin in another way. They can only move within the pair.
+    // Entries of this pair of buckets whose tails begin differently. They can only move within the pair.
     let stuck = |number: u32| Slot::<Four>::new(own.0 ^ 1 << 9 ^ number << 1);
     let moving = leading::<Four>(first, |other| other != second);
     let group = |entry, copies| Group { entry, copies };
@@ -1033,7 +1033,7 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     // 2: no other digit, although the first bucket has room for one.
     let now = insert_into([of(&[one]), of(&[two])]);
     assert_eq!(now, (counted(0), [vec![one], vec![group(own, 3)]]));
-    // Of two, the one with the longer tail counts it.
+    // Of two groups, the one with the longer tail counts the copy.
     let now = insert_into([of(&[group(shorter, 2), two]), of(&[])]);
     assert_eq!(now, (counted(0), [vec![group(shorter, 2), group(own, 3)], none.clone()]));
     // 3: two groups of one bucket become one.
@@ -1052,7 +1052,7 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     // 6: an entry of its own, also beside a quarantined bucket.
     let now = insert_into([of(&[]), Bucket::QUARANTINED]);
     assert_eq!(now, (Inserted::Stored, [vec![one], none.clone()]));
-    // 7: nothing, although a lane could be freed for a digit.
+    // 7: nothing is stored, although a lane could be freed for a digit.
     let full = of(&[&[one][..], &others].concat());
     let now = insert_into([full, Bucket::QUARANTINED]);
     assert_eq!(now, (Inserted::Quarantined, [groups_plainly(full), none]));
@@ -1076,7 +1076,7 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     let saturated = group(own, Four::MOST_COPIES);
     let saturates = Inserted::Counted { digits: 0, saturates: true };
     assert_eq!(now, (saturates, [vec![a, b, c, d], vec![saturated]]));
-    // Of two, it is the one with the shorter tail.
+    // Of two groups, the one with the shorter tail is saturated.
     let now = insert_into([of(&[group(shorter, most.copies)]), of(&[most])]);
     assert_eq!(now, (saturates, [vec![group(shorter, Four::MOST_COPIES)], vec![most]]));
     // 13: no room. A group that does not fill its bucket is not saturated.
@@ -1085,8 +1085,8 @@ fn an_insert_of_a_copy_takes_the_first_step_that_applies() {
     assert_eq!(now, (Inserted::NoPath, [last.to_vec(), vec![a, b, c, d]]));
 }
 
-/// Two groups fill the buckets of one pair, and each can only take the other's place. A displacement that moved one twice
-/// would go around in circles until its kicks are spent.
+/// Two groups fill the buckets of one pair, and each can only take the other's place. A displacement that moved a group
+/// twice would go in circles until its kicks are spent.
 fn check_closed_pair<W: Width>() {
     let key = numbered(20, 0);
     let entry = key.place::<W>().fingerprint;
@@ -1160,7 +1160,7 @@ fn check_quarantined_page<W: Width>() {
         assert!(history.insert(numbered(13, number)) != Inserted::NoPath);
     }
     history.quarantine(page.clone());
-    // Keys that had an entry only there are answered for by the universal slots.
+    // Universal slots answer for keys whose only entry was in these buckets.
     history.check_live();
     let mut unstored = 0;
     for number in keys / 2..keys {
@@ -1189,7 +1189,7 @@ fn crowded<W: Width>(seed: u64) -> History<W> {
     history
 }
 
-/// A region of keys with several copies, in which groups had to be united or moved several times, and the number of a key
+/// A region of keys with several copies, in which groups had to be united or moved several times; and the number of a key
 /// whose next copy moves groups.
 fn crowded_with_copies<W: Width>(seed: u64) -> (Memory<W>, u64) {
     let (mut memory, mut search, mut regrouped) = (Memory::new(), Search::new(), 0);
@@ -1255,20 +1255,21 @@ fn check_max_kicks<W: Width>() {
     let mut needed = 0;
     for number in 0..100 {
         let place = numbered(17, number).place::<W>();
-        // Each entry examined costs at most one load; those that lead back to a bucket seen before, none.
+        // Each examined entry costs at most one load, or none if it leads back to a bucket seen before.
         let outcome = [0, 1, 5, 20, 100, 500, MAX_KICKS].map(|max_kicks| {
             let mut memory = Memory::of(memory.buckets.clone());
             let inserted = insert(&mut memory, place, max_kicks, &mut search).unwrap();
-            // An insert looks for a chain at most three times: for a copy in either bucket, and for an entry of its
-            // own. It displaces groups at most four times: after each of these, and for all its copies as one. Then two
-            // groups may share an entry, in one of two ways: twice for each pair, and each way with an effort of its own.
-            // Each displaced group costs two loads, and so does the group itself, at each depth in each of its buckets.
+            // An insert looks for a chain at most three times: for a copy in either bucket, and for an entry of its own.
+            // It displaces groups at most four times: after each of these searches, and once for all copies of the key as
+            // one group. Then two groups may share an entry, in one of two ways: twice for each pair, and each way with
+            // an effort of its own. Each displaced group costs two loads, and so does the inserted group, at each depth
+            // in each of its buckets.
             let times = 4 + 2 * MOST_CANDIDATES;
             let near = 2 + 2 * W::SLOTS as usize;
             let candidates = near + 2 * near * W::SLOTS as usize + 3 * MOST_CANDIDATES;
             let displaced = 3 * effort(max_kicks) as usize + times * 4 * (DEPTH as usize + 1) + candidates;
             let most = if digits { 3 * max_kicks as usize + displaced } else { max_kicks as usize };
-            // Both buckets are loaded first, and again if that was not enough.
+            // Both buckets are loaded first, and again if the fast path fails.
             assert!(memory.loaded.len() <= most + 4);
             assert!(max_kicks > 0 || memory.stored.len() < 2);
             inserted != Inserted::NoPath
@@ -1301,7 +1302,7 @@ fn check_examined<W: Width>() {
         };
         fewest.push((0..=2 * W::SLOTS).find(stores).unwrap());
     }
-    // In any order of the search, the way out is the first entry examined, or the second, and so on.
+    // In any order of the search, the first, second, ... examined entry is the way out.
     fewest.sort_unstable();
     assert_eq!(fewest, (1..=2 * W::SLOTS).collect::<Vec<_>>());
 }
@@ -1331,17 +1332,17 @@ fn a_region_takes_the_promised_load_before_an_insert_fails() {
     }
 }
 
-/// Numbers of copies as those of real URLs: a key has `c` or more copies with a chance of `c^-exponent`.
+/// Numbers of copies like those of real URLs: a key has `c` or more copies with a chance of `c^-exponent`.
 fn multiplicity<W: Width>(random: u64, exponent: f64) -> u32 {
     let uniform = ((random >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
     (uniform.powf(-1.0 / exponent) as u32).clamp(1, W::MOST_COPIES - 1)
 }
 
-/// Fills a region with such keys, whose copies come in any order. Returns the load at which a copy finds no room, or
-/// the load at the end.
+/// Fills a region with keys of several copies, in random order. Returns the load at which a copy finds no room, or the
+/// load at the end.
 ///
-/// Only copies that need another lane are inserted; those in between are added at once, as only the number of a group's
-/// lanes matters.
+/// Inserts only copies that need another lane, and adds those in between at once: only the number of a group's lanes
+/// matters.
 fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
     let (mut memory, mut search) = (Memory::<W>::new(), Search::new());
     let mut events = Vec::new();
@@ -1354,12 +1355,12 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
             if at > copies {
                 break;
             }
-            // When the copy with this number comes, of all copies: about in their proportion.
+            // When the copy with this number comes, among all copies: about in proportion to its number.
             let jitter = (random(u64::from(lanes)) >> 11) as f64 / (1_u64 << 53) as f64;
             let time = ((f64::from(at) - 1.0 + jitter) / f64::from(copies)).max(before);
             events.push((time, key, at));
             before = time;
-            // The first number of copies that needs another lane; for n = 4: 2, 33, 994.
+            // The first count that needs another lane; for n = 4: 2, 33, 994.
             most = most * W::HIGHEST_DIGIT + 1;
             at = most + 1;
         }

@@ -1,9 +1,10 @@
 //! Invariants checked, in eight buckets that lead only to one another:
 //!
-//! 1. A chain changes no group but its bucket, and leaves the entries alone that must stay. A search that fails stores
-//!    nothing.
+//! 1. A chain changes other groups only by moving them, and does not move the entries that must stay. A search that fails
+//!    stores nothing.
 //! 2. After each search, no bucket counts as visited.
-//! 3. Where loads wait for memory, the buckets that a root leads to are asked for before the first load; none are elsewhere.
+//! 3. If loads wait for memory, the search prefetches the buckets that a root leads to before its first load. Otherwise
+//!    it prefetches none.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -56,7 +57,8 @@ fn a_chain_frees_a_lane_and_keeps_all_groups() {
     assert!(freed > 2000 && moved_groups > 200 && refused > 2000, "{freed} {moved_groups} {refused}");
 }
 
-/// The bucket has a free lane already. If the entry that leaves it drew another one there, that one would be lost.
+/// The bucket has a free lane already. If the entry that leaves it drew another entry into it, that other one would be
+/// lost.
 #[test]
 fn no_chain_leads_back_to_where_it_starts() {
     let [first, second] = [FIRST, FIRST + 1].map(BucketId);
@@ -67,7 +69,7 @@ fn no_chain_leads_back_to_where_it_starts() {
     let roots = [(first, world.at(first))];
     let mut search = Search::new();
     assert_eq!(search.free_lane(&mut world, &roots, &[], &mut 2000), Ok(None));
-    // Nor does a group that would have room there.
+    // A group that would have room there is not drawn in either.
     let two = |tail| Group { entry: entry(0, tail, 9), copies: 2 };
     world.put(first, &[alone(1), alone(2)]);
     world.put(second, &[two(4), alone(5), alone(6)]);
@@ -79,7 +81,7 @@ fn no_chain_leads_back_to_where_it_starts() {
 #[test]
 fn a_chain_ends_with_a_group_whose_other_bucket_has_room() {
     let [first, second, third] = [FIRST, FIRST + 1, FIRST + 3].map(BucketId);
-    // From the first to the second bucket, and from there to the third.
+    // Moves from the first to the second bucket, and from there to the third.
     let leaving = |tail| Group { entry: entry(0, tail, 9), copies: 1 };
     let group = Group { entry: entry(1, 9, 9), copies: 33 };
     let mut world = World::empty();
@@ -120,7 +122,7 @@ fn a_chain_of_groups_places_a_group_and_keeps_all_others() {
     assert!(placed > 2000 && in_chains > 100 && refused > 2000, "{placed} {in_chains} {refused}");
 }
 
-/// Displacements are tried only where groups were met.
+/// Displacements are tried only if the search met groups.
 #[test]
 fn a_search_tells_whether_it_met_groups_anywhere() {
     let [first, second] = [FIRST, FIRST + 1].map(BucketId);
@@ -156,7 +158,7 @@ fn a_chain_of_groups_through_distant_buckets_leaves_none_visited() {
     assert_eq!([start, next, end].map(|id| line.load(id)), [full(14), full(12), full(13)].map(Ok));
 }
 
-/// Buckets that note what is asked for, and what was asked for by the first load.
+/// Buckets that record which buckets were prefetched, and which of them before the first load.
 struct Noting {
     world: World,
     are_far: bool,
@@ -199,7 +201,7 @@ fn buckets_that_are_far_are_asked_for_ahead() {
         let others: Vec<_> = others.collect();
         let are_far = round % 2 == 0;
         let mut noting = Noting { world, are_far, asked: RefCell::default(), before_load: None };
-        // As every caller has it, behind dynamic dispatch.
+        // Behind dynamic dispatch, like in every caller.
         let Ok(_) = search.free_lane(&mut AnyBuckets(&mut noting), &roots, &[], &mut 2000);
         let expected = if are_far { others } else { Vec::new() };
         assert_eq!(*noting.asked.borrow(), expected);

@@ -1,5 +1,5 @@
-//! Each part of sharing beside a plain statement of its rule, and the whole by what it keeps: no copy is lost or counted
-//! twice, and every query finds as many as before.
+//! Compares each part of sharing with a plain statement of its rule. As a whole, sharing loses no copy and counts none
+//! twice, and every query finds as many copies as before.
 
 use super::*;
 use crate::cuckoo::displacement::effort;
@@ -72,7 +72,7 @@ struct Case {
 }
 
 impl Case {
-    /// `None` if no key would be inserted there by sharing.
+    /// `None` if sharing would insert no key here.
     fn some(random: &mut Random) -> Option<Self> {
         let world = World::crowded(random);
         let id = BucketId(FIRST + random.below(8) as u16);
@@ -201,7 +201,7 @@ fn sharing_stores_one_copy_more_and_every_query_finds_at_least_as_many() {
             assert_eq!(world.stored, 0);
             continue;
         };
-        // What is said to be gone and to be new is all that has changed.
+        // The changes that it reports are all changes.
         let listed = |world: &World| -> Vec<_> {
             world.groups().into_iter().map(|(_, entry, copies)| (entry, copies)).collect()
         };

@@ -3,10 +3,8 @@
 //!
 //! 1. A fresh slot holds the top bits of both halves of the hash, and is never empty: 0 becomes 1.
 //! 2. A lane matches if it equals the query, its expiry left out, and has not expired.
-//! 3. Through the doubling that marks them, each key has the matches that it had before, and no others: also keys of the
-//!    fingerprints 0 and 1, which are one entry.
-//! 4. Marked without a doubling, each key has the matches that it had, and others only where fingerprints differ in the
-//!    last bit.
+//! 3. The doubling that marks slots changes the matches of no key. Keys of the fingerprints 0 and 1 are one entry.
+//! 4. Marking without a doubling adds matches only where fingerprints differ in the last bit, and takes none away.
 //! 5. In a region, keys that were stored only if absent stay present through any history of inserts, doublings, marking,
 //!    quarantined buckets and merges, and the counters are those of a scan.
 
@@ -44,12 +42,12 @@ every_unmarked_width! {
     keys_stored_only_if_absent_are_found_through_every_history: check_history, Crumb Small Brimful Seven;
 }
 
-/// The bits of a fingerprint.
+/// Bits in a fingerprint.
 fn bits<W: Width>() -> u32 {
     W::BITS - W::EXPIRY_BITS
 }
 
-/// Half of a hash each, of a key with this fingerprint and these further bits.
+/// The halves of a hash, of a key with this fingerprint and these further bits.
 fn key<W: Width>(fingerprint: u32, further: u64, bucket: u16) -> (u64, u64) {
     let tail_bits = W::TAIL_BITS;
     let tag = u64::from(fingerprint >> tail_bits);
@@ -57,12 +55,12 @@ fn key<W: Width>(fingerprint: u32, further: u64, bucket: u16) -> (u64, u64) {
     (tag << (64 - W::TAG_BITS) | u64::from(bucket), tail | further >> tail_bits)
 }
 
-/// What is stored of it: 1 for 0.
+/// What a slot stores for a fingerprint: 1 for 0.
 const fn stored(fingerprint: u32) -> u32 {
     if fingerprint == 0 { 1 } else { fingerprint }
 }
 
-/// A fingerprint of few values, so that it is often 0, 1, equal to another one, or nearly.
+/// A fingerprint of few values: often 0, often 1, often equal or nearly equal to another one.
 fn fingerprint<W: Width>(random: &mut Random) -> u32 {
     let top = 1 << (W::TAIL_BITS - 1);
     match random.below(8) {
@@ -88,7 +86,7 @@ fn check_fresh_slot<W: Width>() {
     assert!(!Slot::<W>::new(1 << (W::BITS - 1)).is_universal());
 }
 
-/// A bucket whose fingerprints often equal `near`, and its slots.
+/// A bucket, and its slots: their fingerprints often equal `near`.
 fn bucket_near<W: Width>(random: &mut Random, near: u32) -> (Bucket<W>, Vec<u32>) {
     let slots: Vec<u32> = (0..W::SLOTS)
         .map(|_| {
@@ -146,7 +144,7 @@ fn check_first_doubling<W: Width>() {
         let (left, right) = bucket.split();
         let child = if rem >> 63 == 0 { left } else { right };
         let next = Slot::<W::Marked>::fresh(local, rem << 1);
-        // No expiry hides a match here.
+        // No expiry hides a match in this test.
         let plain = |bucket: Bucket<W>| {
             list(bucket.like(bucket.0 | (W::NUMBERS.ones * u64::from(W::NUMBERS.expiry()))).matches(query))
         };
@@ -196,7 +194,7 @@ fn check_marking<W: Width>() {
     }
 }
 
-/// Every fingerprint that is stored, with every key that looks for it.
+/// Tries every stored fingerprint with every query.
 fn check_exhaustively<W: Width>() {
     let some = |fingerprint: &u32| bits::<W>() < 10 || *fingerprint < 70 || fingerprint.is_multiple_of(97);
     for one in (0..1_u32 << bits::<W>()).filter(some) {
@@ -249,7 +247,7 @@ impl Region {
         Self { words, is_marked: false, keys: Vec::new(), counts: Counts::default() }
     }
 
-    /// Inserts a key if it is absent. Whether it is present then.
+    /// Inserts a key if it is absent. Returns whether the key is present afterwards.
     fn insert<W: Width>(&mut self, (local, rem): (u64, u64)) -> bool {
         let place = Place::<W>::new(local, rem);
         let (mut buckets, mut delta) = (Words(&mut self.words), Delta::default());
@@ -305,7 +303,7 @@ impl Region {
     fn take<W: Width>(&mut self, other: &Self) {
         let rule = Taking { kind: Kind::Set, now: 0, max_kicks: 200 };
         let (mut words, mut stored) = (self.words.clone(), 0);
-        // Without room the merged file is given up.
+        // Without room, the test drops the merged file.
         if take_region::<W>(&other.words, &mut words, rule, &mut Search::new(), &mut stored).is_ok() {
             self.words = words;
             self.keys.extend(&other.keys);
