@@ -1,4 +1,4 @@
-//! The shared file: a writer changes it while any number of processes read it. And what keeps it whole.
+//! The shared file: a writer changes it while any number of processes read it. And the protocols that keep it whole.
 //!
 //! Uses [`cuckoo`](crate::cuckoo), [`format`](crate::format) and [`system`](crate::system).
 //!

@@ -1,12 +1,12 @@
-//! Every byte that gowk stores: where it lies, what it means, and how it is checked before it is believed.
+//! Every byte that gowk stores: where it lies, what it means, and how it is checked before use.
 //! `format-spec/README.md` specifies the bytes; tests compare the numbers here with its tables.
 //!
 //! Uses [`cuckoo`](crate::cuckoo), and touches no file.
 //!
 //! Invariants:
 //!
-//! 1. Bytes as read and values that were checked have different types. Checking consumes the bytes, so that no byte of
-//!    a file is used before it was checked.
+//! 1. Bytes as read and values that were checked have different types. Checking consumes the bytes, so that no byte of a
+//!    file is used unchecked.
 //! 2. No bytes make this code panic, not even an attacker's.
 //! 3. Only this wing has numeric offsets and lengths of the format; anywhere else they are a defect.
 

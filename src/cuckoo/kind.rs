@@ -31,7 +31,8 @@ pub enum Kind {
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Set, Self::Counting, Self::Forgetting];
 
-    /// How many copies of a key the filter holds, if `copies` entries and digits match: at most 1 in filters that do not
+    /// How many copies of a key the filter holds, if `copies` matching ones were counted: at most 1 in filters that do
+    /// not count.
     /// count.
     #[inline(always)]
     pub(crate) const fn capped(self, copies: u32) -> u32 {

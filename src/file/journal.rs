@@ -1,16 +1,16 @@
-//! The write-ahead log beside the file: appending frames to it; `scan` finds the frames that count.
+//! The write-ahead log beside the file: appends frames to it; `scan` finds the frames that count.
 //!
 //! Invariants (`format-spec/README.md`, section 6):
 //!
 //! 1. A transaction is in the journal, and the journal synced, before any part of it reaches the data file.
 //! 2. Frames are only appended. After a failed append the journal is cut back to the last commit.
-//! 3. A frame counts if and only if its CRC, the salt, the CRC of the frame before it, the commit number and
-//!    its order in the transaction are right; a transaction counts if its COMMIT frame does.
+//! 3. A frame counts if and only if its CRC, the salt, the CRC of the frame before it, the commit number and its order in
+//!    the transaction are right. A transaction counts if its COMMIT frame does.
 //!
-//! Crash cases: a torn or missing tail fails the CRC, and ends the journal; frames of two attempts at one
-//! commit cannot be mixed, as each frame names the CRC of the one before; frames from before a reset have
-//! another salt. A frame of a *later* commit after a frame that does not count cannot come from a crash, as a
-//! later commit begins only after the earlier one is synced: that is damage.
+//! Crash cases: a torn or missing tail fails the CRC, and ends the journal. Frames of two attempts at one commit cannot
+//! be mixed, as each frame names the CRC of the one before. Frames from before a reset have another salt. A frame of a
+//! *later* commit after a frame that does not count shows damage, and not a crash: a later commit begins only after the
+//! earlier one is synced.
 
 use std::fs::File;
 use std::io;
@@ -49,7 +49,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of `files`, or creates it. It is empty then, and continues from `header`.
+    /// Opens or creates the journal of `files`, empties it, and lets it continue from `header`.
     pub(crate) fn create(files: &Files, disk: &dyn Disk, model: &Rights, header: Header) -> Result<Self> {
         check_place(files)?;
         let file = open_or_create(files, disk, model)?;
@@ -70,7 +70,7 @@ impl Journal {
         let bytes = header.encode();
         disk.write_at(&self.file, &bytes, 0).at(&files.journal, "write")?;
         disk.set_len(&self.file, HEADER).at(&files.journal, "cut")?;
-        // Protects: commits appended from here on are found only under this header's salt.
+        // Protects later commits: a scan finds them only under this header's salt.
         disk.sync(&self.file).at(&files.journal, "sync")?;
         self.previous = crc32fast::hash(&bytes[..HEADER_CRC_AT]);
         self.end = HEADER;
@@ -78,34 +78,34 @@ impl Journal {
         Ok(())
     }
 
-    /// Opens the journal of a file just recovered, or creates it. The caller must reset it before it appends.
+    /// Opens the journal of a file just recovered, or creates it. The caller must reset it before appending.
     pub(super) fn unread(files: &Files, disk: &dyn Disk, model: &Rights) -> Result<Self> {
         let file = open_or_create(files, disk, model)?;
         let header = Header { uuid: [0; 16], generation: 0, salt: 0, base: 0 };
         Ok(Self { file, end: HEADER, previous: 0, header })
     }
 
-    /// The bytes of all frames.
+    /// The length of all frames, in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.end - HEADER
     }
 
-    /// Protects: the transactions appended, before any part of them reaches the data file.
+    /// Protects: the appended transactions, before any part of them reaches the data file.
     pub(crate) fn sync(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
         disk.sync(&self.file).at(&files.journal, "sync")
     }
 
     /// After a failed append: cuts the journal back to the last commit.
     pub(crate) fn cut_back(&self, files: &Files, disk: &dyn Disk) -> Result<()> {
-        // If nothing lies past the end, do not cut: on a full disk, a copy-on-write file system may have no room even
-        // for that.
+        // If nothing lies past the end, do not cut: a copy-on-write file system may have no room for a cut on a full
+        // disk.
         if self.file.metadata().at(&files.journal, "look at")?.len() <= self.end {
             return Ok(());
         }
         disk.set_len(&self.file, self.end).at(&files.journal, "cut back")
     }
 
-    /// Begins to append the transaction with the number `commit`.
+    /// Begins to append transaction `commit`.
     pub(crate) fn begin<'a>(&'a mut self, files: &'a Files, disk: &'a dyn Disk, commit: u64) -> Append<'a> {
         let (end, previous) = (self.end, self.previous);
         Append { journal: self, files, disk, commit, end, previous, order: 0, records: 0, frame: new_frame() }
@@ -116,7 +116,7 @@ fn new_frame() -> Vec<u8> {
     vec![0; FRAME_HEADER]
 }
 
-/// A transaction being appended to the journal; it does not count before [`Append::finish`].
+/// A transaction being appended to the journal. It does not count before [`Append::finish`].
 pub(crate) struct Append<'a> {
     journal: &'a mut Journal,
     files: &'a Files,
@@ -130,7 +130,7 @@ pub(crate) struct Append<'a> {
 }
 
 impl Append<'_> {
-    /// Adds a changed page; pages come in ascending order. `page` has the changes in it, and `sum` is its checksum.
+    /// Adds a changed page. Pages come in ascending order. `page` includes the changes, and `sum` is its checksum.
     pub(crate) fn page(&mut self, id: PageId, changed: &PageBits, sum: u32, page: &Page) -> Result<()> {
         let pairs: u32 = changed.iter().map(|bits| bits.count_ones()).sum();
         let pairs = pairs as usize;
@@ -239,7 +239,7 @@ pub(super) fn holds_anything(files: &Files) -> Result<bool> {
     Ok(length_of_regular(&files.journal)?.is_some_and(|length| length > HEADER))
 }
 
-/// Reads until the buffer is full or the file ends.
+/// Reads until the buffer is full or the file ends. Returns how many bytes it read.
 fn read_up_to(file: &impl FileExt, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut read = 0;
     while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {

@@ -2,10 +2,9 @@
 //! recovery writes it anew from the superblock and the journal.
 //!
 //! It is a set of *seqlocks*. The **apply epoch** is odd while a commit is being applied anywhere, each region's
-//! **sequence** is odd while that region is, and the **copy sequence** while counters and metadata are stored. None ever
-//! goes back, so a reader that finds the same even number before and after its reads knows that nothing was stored in
-//! between.
-//! `format-spec/README.md`, sections 5.4 and 7.
+//! **sequence** is odd while that region is changed, and the **copy sequence** is odd while counters and metadata are
+//! stored. None ever goes back. So a reader that finds the same even number before and after its reads knows that nothing
+//! was stored in between. `format-spec/README.md`, sections 5.4 and 7.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +23,7 @@ use crate::format::{
 };
 use crate::system::{HEAD_WORDS, Map, MapMut, SharedMemory, Words};
 
-/// Each flag is one half of the word; it is set if that half is not 0 (`format-spec/README.md`, section 5.4).
+/// Each flag is one half of the word, and is set if that half is not 0 (`format-spec/README.md`, section 5.4).
 const SUPERSEDED: u64 = u32::MAX as u64;
 const POISONED: u64 = SUPERSEDED << 32;
 
@@ -36,23 +35,23 @@ const fn half(offset: u64) -> usize {
     (offset / 4) as usize
 }
 
-/// The copy of commit number, counts and metadata that the live area holds, as of one commit.
+/// The commit number, counts and metadata in the live area, as of one commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LiveCopy {
     pub(crate) commit: u64,
     pub(crate) counts: Counts,
-    /// Encoded.
+    /// Encoded metadata.
     pub(crate) metadata: Vec<u8>,
 }
 
 /// The writer's side.
 ///
-/// A reservation precedes each store through the map, but not a write: on a full disk with a copy-on-write file system,
-/// a store without it would raise SIGBUS, while a write fails.
+/// Each store through the map needs a reservation before it: on a full disk with a copy-on-write file system, a store
+/// without one would raise SIGBUS. A write needs none, as it fails instead.
 #[derive(Debug)]
 pub(crate) struct Live<M = MapMut> {
     memory: M,
-    /// A failed reservation looks for its reason in this file; `None` for memory without a file.
+    /// A failed reservation finds its reason by reading this file; `None` for memory without a file.
     file: Option<File>,
     path: PathBuf,
 }
@@ -69,14 +68,14 @@ impl Live {
         self.set_flag(SUPERSEDED, superseded, |at, word| write_word(file, at, word))
     }
 
-    /// Sets the flag of a writer that gave up in the middle: readers must open the file anew.
+    /// Sets the flag of a writer that gave up in the middle of a commit: readers must open the file anew.
     pub(crate) fn set_poisoned(&self, file: &File) -> io::Result<()> {
         self.set_flag(POISONED, true, |at, word| write_word(file, at, word))
     }
 }
 
-/// Stores a word of the live area by a write. On a full disk with a copy-on-write file system, a store through a map
-/// would raise SIGBUS, while a write fails.
+/// Stores a word of the live area by a write. On a full disk with a copy-on-write file system, a write fails, while a
+/// store through a map would raise SIGBUS.
 fn write_word(file: &File, at: u64, word: u64) -> io::Result<()> {
     file.write_all_at(&word.to_le_bytes(), LIVE + at)
 }
@@ -86,14 +85,14 @@ impl<M: SharedMemory> Live<M> {
         let flags = self.memory.word(word(LIVE_FLAGS));
         store(LIVE_FLAGS, if set { flags | flag } else { flags & !flag })?;
         M::fence(Ordering::SeqCst);
-        // Some readers look at the flags only if the epoch has changed.
+        // Some readers look at the flags only after the epoch has changed.
         let stepped = store(LIVE_EPOCH, self.memory.word(word(LIVE_EPOCH)).wrapping_add(2));
         M::fence(Ordering::SeqCst);
         stepped
     }
 
-    /// Reserves the live-area space for a commit to these regions, ascending; fails on a full disk. The space may be
-    /// gone again when it is needed.
+    /// Reserves the live-area space for a commit to these regions, ascending; fails on a full disk. The reserved space
+    /// may still be lost before it is used.
     pub(crate) fn reserve(&self, regions: impl IntoIterator<Item = RegionId>, copy: &LiveCopy) -> Result<()> {
         self.reserve_bytes(LIVE_EPOCH..LIVE_EPOCH + 8)?;
         self.reserve_copy(copy)?;
@@ -115,7 +114,7 @@ impl<M: SharedMemory> Live<M> {
         mut write: impl FnMut(RegionId) -> Result<()>,
     ) -> Result<()> {
         self.step(LIVE_EPOCH, next_odd)?;
-        // Before the regions: an entry of the new epoch would look expired in the old one.
+        // Stored before the regions: an entry of the new epoch would look expired in the old epoch.
         self.store_now(copy)?;
         for region in regions {
             self.step_sequence(region, next_odd)?;
@@ -126,8 +125,8 @@ impl<M: SharedMemory> Live<M> {
         self.step(LIVE_EPOCH, next_even)
     }
 
-    /// Runs `redo`, which may change any region. While it runs, the epoch and all sequences are odd, whatever values a dead
-    /// writer or a power cut left here. Afterwards they are even, and higher than any reader can have seen.
+    /// Runs `redo`, which may change any region. Until it returns, the epoch and all sequences are odd, whatever values a
+    /// dead writer or a power cut left there. Afterwards they are even, and higher than any reader can have seen.
     pub(crate) fn recover(
         &self,
         regions: u64,
@@ -185,7 +184,7 @@ impl<M: SharedMemory> Live<M> {
         Ok(())
     }
 
-    /// Stores the copy of commit number, counts and metadata.
+    /// Stores the commit number, counts and metadata.
     pub(super) fn store_copy(&self, copy: &LiveCopy) -> Result<()> {
         self.store_now(copy)?;
         self.step(LIVE_COPY, next_odd)?;
@@ -211,8 +210,8 @@ impl<M: SharedMemory> Live<M> {
         let reserve = || self.memory.reserve(bytes.start as usize..bytes.end as usize);
         let Err(error) = reserve() else { return Ok(()) };
         let Some(file) = &self.file else { return Err(error).at(&self.path, "write") };
-        // The system gives the same error for a full medium and for a block that it cannot read, perhaps a neighbour
-        // that it reads together with these. A read of these bytes alone shows which it is.
+        // The system gives the same error for a full medium and for an unreadable block, perhaps a neighbour that it
+        // reads together with these bytes. A read of only these bytes shows which it is.
         let mut read = vec![0; (bytes.end - bytes.start) as usize];
         file.read_exact_at(&mut read, LIVE + bytes.start).at(&self.path, "read")?;
         reserve().at(&self.path, "write")
@@ -226,7 +225,7 @@ const fn sequence_at(region: RegionId) -> u64 {
 /// The first bytes of the live area of a new file; all others are zeros.
 ///
 /// The epoch begins at a random number: if another file is written over this one in place (`cp other live`), readers see
-/// another epoch at once. `salt` is random, and fresh in every new file.
+/// another epoch at once. `salt` is random, and new in every file.
 pub(crate) fn of_new_file(copy: &LiveCopy, state: [u8; 8], salt: u64) -> Vec<u8> {
     let mut bytes = vec![0; LIVE_METADATA as usize];
     let counts = RawCounts::from(copy.counts);
@@ -247,7 +246,7 @@ pub(super) const fn first_epoch(random: u64) -> u64 {
     random >> 2 << 1
 }
 
-/// Makes the zeroed live area of a copy in memory an idle file's at `commit`.
+/// Turns the zeroed live area of a copy in memory into that of an idle file at `commit`.
 pub(crate) fn set_idle(memory: &MapMut, commit: u64, epoch: u64) {
     set_now(memory, epoch);
     memory.set_word(word(LIVE + LIVE_STATE), u64::from_le_bytes(STATE_IDLE));
@@ -259,8 +258,8 @@ pub(crate) fn set_now(memory: &MapMut, epoch: u64) {
     memory.set_word(word(LIVE + LIVE_NOW), now_word(epoch));
 }
 
-/// The low half of an epoch, and above it its complement: the live area has no checksum, and a wrong epoch would hide
-/// keys. 0 for 0, in a filter that does not forget.
+/// The low half of an epoch, and above it the complement: the live area has no checksum, and a wrong epoch would hide
+/// keys. 0 if the epoch is 0, in a filter that does not forget.
 ///
 /// Epoch 3,970 is `0xffff_f07d_0000_0f82`.
 const fn now_word(epoch: u64) -> u64 {
@@ -268,7 +267,7 @@ const fn now_word(epoch: u64) -> u64 {
     if epoch == 0 { 0 } else { (!low as u64) << 32 | low as u64 }
 }
 
-/// The next odd number. After an odd one, which a dead writer has left, that is two higher.
+/// The next odd number. After an odd number, which a dead writer left, it is two higher.
 const fn next_odd(number: u64) -> u64 {
     number.wrapping_add(1) | 1
 }
@@ -288,12 +287,12 @@ pub(crate) trait LiveHead {
     fn live_word(&self, offset: u64) -> u64;
     fn fence(ordering: Ordering);
 
-    /// Whether no writer has the file, and the regions hold every commit.
+    /// Whether no writer has the file open, and the regions hold every commit.
     fn is_idle(&self) -> bool {
         self.live_word(LIVE_STATE) == u64::from_le_bytes(STATE_IDLE)
     }
 
-    /// Whether any flag is set that keeps readers from answering right away.
+    /// Whether any flag is set that keeps readers from answering at once.
     #[inline]
     fn flagged(&self) -> bool {
         self.live_word(LIVE_FLAGS) != 0
@@ -307,14 +306,14 @@ pub(crate) trait LiveHead {
         self.live_word(LIVE_FLAGS) & POISONED != 0
     }
 
-    /// Whether the live area shows that the file must be recovered before it is used: a writer died with it or gave up,
-    /// or it holds bits that no writer leaves.
+    /// Whether the live area shows that the file must be recovered before use: a writer died with it or gave up, or it
+    /// holds bits that no writer leaves.
     fn needs_recovery(&self) -> bool {
         let is_even = |sequence: u64| sequence.is_multiple_of(2);
         !(self.is_idle() && !self.poisoned() && is_even(self.epoch()) && is_even(self.live_word(LIVE_COPY)))
     }
 
-    /// The low half of a forgetting filter's epoch, for lookups to judge by; `None` if it is damaged.
+    /// The low half of a forgetting filter's epoch, which lookups use to judge expiry; `None` if it is damaged.
     #[inline]
     fn now(&self) -> Option<u32> {
         let word = self.live_word(LIVE_NOW);
@@ -330,20 +329,20 @@ pub(crate) trait LiveHead {
         epoch
     }
 
-    /// Whether the epoch is still the same. It is loaded after all loads that precede it in program order.
+    /// Whether the epoch is unchanged. It is loaded after all loads that precede it in program order.
     #[inline]
     fn is_still(&self, epoch: u64) -> bool {
         Self::fence(Ordering::Acquire);
         self.epoch() == epoch
     }
 
-    /// The epoch, if nothing is being applied and no flag is set.
+    /// The epoch, if no commit is being applied and no flag is set.
     fn quiet_epoch(&self) -> Option<u64> {
         let epoch = self.epoch();
         (!self.flagged() && self.is_consistent(epoch)).then_some(epoch)
     }
 
-    /// Whether nothing was being applied from when `epoch` was loaded until now.
+    /// Whether no commit was being applied since `epoch` was loaded.
     #[inline]
     fn is_consistent(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(2) && self.is_still(epoch)
@@ -362,8 +361,8 @@ pub(crate) trait LiveRead: LiveHead {
         sequence
     }
 
-    /// Repeats `look` until its outcome is `certain`, or nothing was applied to the region during it. Between two
-    /// tries it calls `wait`. `None` if the writer gave up, or once `wait` returns false.
+    /// Repeats `look` until its outcome is `certain`, or until no commit was applied to the region during it. Calls
+    /// `wait` between two tries. `None` if the writer gave up, or once `wait` returns false.
     #[inline]
     fn read_consistent<T>(
         &self,
@@ -409,7 +408,7 @@ pub(crate) trait LiveRead: LiveHead {
         self.last_live_copy().filter(|_| self.is_consistent(epoch))
     }
 
-    /// The copy as of the last commit, even while the next one is being applied; `None` while the copy itself is being
+    /// The copy as of the last commit, even while the next commit is being applied; `None` while the copy itself is being
     /// stored.
     fn last_live_copy(&self) -> Option<LiveCopy> {
         let copy = self.live_word(LIVE_COPY);

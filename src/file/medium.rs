@@ -1,5 +1,5 @@
-//! Pages and checksums read by system calls. If the medium cannot give a block back, reading it through a map kills the
-//! process by SIGBUS. A system call fails instead, so that the damage can be reported and mended.
+//! Pages and checksums read by system calls. If the medium cannot read a block, a load through a map kills the process by
+//! SIGBUS. A system call fails instead, so that the damage can be reported and mended.
 
 use std::fs::File;
 
@@ -16,9 +16,9 @@ pub(crate) type Sums = [u32; PAGES_PER_REGION as usize];
 /// One `T` for each page of a region.
 pub(crate) type OfPages<T> = [T; PAGES_PER_REGION as usize];
 
-/// Bytes that are overwritten together. A medium that cannot read a block can still write the whole of it.
+/// How many bytes are overwritten together. A medium that cannot read a block can still overwrite all of it.
 const BLOCK: usize = PAGE as usize;
-/// Bytes of the live area read at a time.
+/// How many bytes of the live area are read at a time.
 const MANY: usize = 16 * BLOCK;
 
 /// A filter's file, read from the medium.
@@ -66,8 +66,8 @@ impl Medium<'_> {
         found
     }
 
-    /// Overwrites the blocks of a page and its checksum that cannot be read with zeros. The page can be read then, and
-    /// is damaged: zeros match neither a checksum of 0 nor the checksum of other contents.
+    /// Overwrites unreadable blocks of a page and of its checksum with zeros. The page becomes readable but damaged:
+    /// zeros match neither a checksum of 0 nor the checksum of other contents.
     pub(super) fn mend_page(self, id: PageId, files: &Files) -> Result<()> {
         let sums = self.sum_at(id) / PAGE * PAGE;
         for offset in [sums, self.page_at(id)] {
@@ -76,7 +76,8 @@ impl Medium<'_> {
         Ok(())
     }
 
-    /// Does the same for the live area, which recovery then writes anew. Returns whether it overwrote anything.
+    /// Likewise overwrites unreadable blocks of the live area; recovery then writes it anew. Returns whether it overwrote
+    /// any.
     ///
     /// The caller must hold the locks of a recovery. `epoch` must be even, and no reader may have seen it.
     pub(super) fn mend_live(self, epoch: u64, files: &Files) -> Result<bool> {
@@ -100,7 +101,7 @@ impl Medium<'_> {
         Ok(mended)
     }
 
-    /// Whether all of the live area can be read.
+    /// Whether the whole live area can be read.
     pub(crate) fn reads_live(self) -> bool {
         let end = self.geometry.sums();
         (LIVE..end)
@@ -108,9 +109,9 @@ impl Medium<'_> {
             .all(|offset| self.reads(&mut vec![0; MANY.min((end - offset) as usize)], offset))
     }
 
-    /// Writes `block` over the block at `offset` if that cannot be read. Returns whether it was written.
+    /// Writes `block` over the block at `offset` if the latter cannot be read. Returns whether it wrote.
     fn mend_block(self, offset: u64, block: &[u8; BLOCK], files: &Files) -> Result<bool> {
-        // Read twice: a passing failure is no reason to overwrite the block.
+        // Reads twice: a passing failure is no reason to overwrite the block.
         if (0..2).any(|_| self.reads(&mut [0; BLOCK], offset)) {
             return Ok(false);
         }
@@ -119,7 +120,7 @@ impl Medium<'_> {
     }
 }
 
-/// Fails if the head of the live area, which every opening reads, cannot be read.
+/// Fails if the head of the live area cannot be read. Every opening reads the head.
 pub(super) fn check_live(file: &File, disk: &dyn Disk, path: &std::path::Path) -> Result<()> {
     disk.read_at(file, &mut [0; BLOCK], LIVE).at(path, "read")
 }
@@ -134,7 +135,7 @@ mod tests {
     use crate::cuckoo::{Shard, SlotsPerBucket};
     use crate::system::SystemDisk;
 
-    /// Blocks that cannot be read until they are overwritten, by number.
+    /// The numbers of blocks that cannot be read until they are overwritten.
     #[derive(Debug)]
     struct Unreadable(Mutex<BTreeSet<u64>>);
 
@@ -159,7 +160,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let files = Files::new(&path).unwrap();
-        // Two reads and a part of a third.
+        // The live area takes two reads and a part of a third.
         let geometry = Geometry::new(SlotsPerBucket::Four, 21_000, 0, Shard::WHOLE).unwrap();
         let (first, end) = (LIVE / PAGE, geometry.sums() / PAGE);
         assert!(

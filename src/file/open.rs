@@ -2,18 +2,18 @@
 //!
 //! Invariants (`format-spec/README.md`, section 7):
 //!
-//! 1. The writer lock is taken only under the gate, and is tried, never waited for. A process that gives up both gives
-//!    it up before the gate. Held exclusively, it means that its owner has recovered the file.
-//! 2. A process compares the file with the one that the name leads to *after* it has the lock, before it believes
-//!    anything in the file: the file may have been replaced in between.
+//! 1. The writer lock is taken only under the gate, and is tried, never waited for. A process that gives up both releases
+//!    the writer lock first. Held exclusively, the lock means that its owner has recovered the file.
+//! 2. A process compares the file with the one that the name leads to *after* it has the lock, before it trusts anything
+//!    in the file: the file may have been replaced in between.
 //! 3. The folder is synced before anything depends on which file has the name.
-//! 4. While somebody recovers, the gate is held exclusively and the writer lock shared.
-//! 5. A file whose presence is held has a living writer, even if its name or its lock file say otherwise: nobody
-//!    recovers it, and nobody else writes to it.
-//! 6. Every wait for the gate ends. Only a recovery holds it for a time that grows with the file.
+//! 4. During a recovery, the recovering process holds the gate exclusively and the writer lock shared.
+//! 5. A file whose presence is held has a living writer, even if its name or its lock file suggest otherwise: no other
+//!    process recovers it or writes to it.
+//! 6. Every wait for the gate ends. Only a recovery holds the gate for a time that grows with the file.
 //!
-//! Crash cases: an owner that dies frees gate, writer lock and presence in any order. Its file still says that it is in
-//! use, and the next to open it recovers.
+//! Crash cases: the system releases a dead owner's gate, writer lock and presence in any order. Its file still says that
+//! it is in use, and the next process to open it recovers it.
 
 use std::fs::File;
 use std::io;
@@ -39,7 +39,7 @@ use crate::system::{
 
 /// The pause of a waiting writer between two tries.
 const POLL: Duration = Duration::from_millis(20);
-/// The least time that a writer waits for processes that are opening the file, or dying with it.
+/// The least time that a writer waits for processes that are opening the file, or dying with it open.
 const OPENINGS: Duration = Duration::from_secs(1);
 const DYING: Duration = Duration::from_millis(100);
 /// The least time that a reader waits for such processes.
@@ -55,7 +55,7 @@ pub(crate) struct OpenedToWrite {
     pub(crate) lock: Held,
 }
 
-/// Tries an opening until it succeeds or `wait` is over. Each try gets the time until which it may wait for other
+/// Tries an opening until it succeeds or `wait` is over. Each try receives the time until which it may wait for other
 /// openings.
 fn poll<T>(
     path: &Path,
@@ -65,7 +65,7 @@ fn poll<T>(
     let start = Instant::now();
     let (deadline, openings) = (start.checked_add(wait), start.checked_add(wait.max(OPENINGS)));
     loop {
-        // Read before the attempt: a process that was stopped during one attempt gets another.
+        // Computed before the attempt: a process that was stopped during one attempt gets another.
         let is_last = is_over(openings);
         match attempt(openings)? {
             Attempt::Done(opened) => return Ok(opened),
@@ -87,7 +87,7 @@ enum Attempt<T> {
     /// The file was replaced during the attempt, or an owner was dying.
     StartOver,
     Locked,
-    /// The presence is held but not the writer lock: the writer is dying, or the lock file was removed.
+    /// The presence is held but the writer lock is free: the writer is dying, or the lock file was removed.
     Present,
 }
 
@@ -99,11 +99,11 @@ pub(crate) fn open_writer(
     wait: Duration,
 ) -> Result<OpenedToWrite> {
     let opened = poll(&files.data, wait, |deadline| try_open_writer(files, disk, verify, deadline))?;
-    // This takes time in proportion to the file, so it runs without the gate, and others can open the file.
+    // Verifying takes time in proportion to the file, so it runs without the gate: others can open the file.
     if verify == Verify::Eager
         && let Err(error) = opened.published.verify_all()
     {
-        // Nothing was changed. If this fails, the next opening recovers the file, and that changes nothing either.
+        // Nothing was changed. If this call fails, the next opening recovers the file, which changes nothing either.
         let _ = opened.published.set_in_use(false);
         return Err(error);
     }
@@ -118,7 +118,7 @@ fn try_open_writer(
 ) -> Result<Attempt<OpenedToWrite>> {
     let path = &files.data;
     let file = open_data(path, true)?;
-    // Checked before a lock file is made, so that none is made beside a file that is not a filter.
+    // Checked before a lock file is made, so that no lock file appears beside a file that is not a filter.
     stable_superblocks(&file, path, true)?;
     let gate = Held::gate_exclusive(&file, path, deadline)?;
     let metadata = file.metadata().at(path, "look at")?;
@@ -137,7 +137,7 @@ fn try_open_writer(
     journal::check_place(files)?;
     let mut published = PublishedFile::open(files.clone(), disk.clone(), file, verify)?;
     reserve(&published)?;
-    // Protects: the name. A rename must not come undone under the commits that follow.
+    // Protects: the name. A rename must not be undone under the commits that follow.
     disk.sync_dir(&files.dir).at(&files.dir, "sync")?;
     let mut journal = None;
     if published.needs_recovery()? {
@@ -165,9 +165,9 @@ fn reserve(published: &PublishedFile) -> Result<()> {
     reserved.at(&published.files.data, "allocate all of")
 }
 
-/// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] if it does.
+/// Takes the writer lock for a filter that does not exist yet; [`Error::Exists`] if the filter exists.
 ///
-/// A new lock file gets the rights of `model`, if the filter will have them.
+/// A new lock file gets the rights of `model`, if the filter will have these rights.
 pub(crate) fn lock_absent(
     files: &Files,
     disk: &Arc<dyn Disk>,
@@ -175,8 +175,8 @@ pub(crate) fn lock_absent(
     wait: Duration,
 ) -> Result<Held> {
     poll(&files.data, wait, |_| {
-        // Shared first: if the file appears now, an exclusive lock would show its readers that the file was recovered.
-        // While this process holds the lock, nobody else can publish a file.
+        // Shared first: if the file appears now, an exclusive lock would tell its readers that the file was recovered.
+        // While this process holds the lock, no other process can publish a file.
         let (lock, made) = lock_file(files, &**disk, model)?;
         let Some(lock) = Held::try_shared(lock, &files.lock)? else {
             return Ok(Attempt::Locked);
@@ -185,7 +185,7 @@ pub(crate) fn lock_absent(
             return Err(Error::Exists { path: files.data.clone() });
         }
         let Some(lock) = lock.try_into_exclusive(&files.lock)? else { return Ok(Attempt::Locked) };
-        // Another process may have made it, and removed it when it failed.
+        // Another process may have made the lock file, and removed it after failing.
         if !lock.is_at(&files.lock)? {
             return Ok(Attempt::StartOver);
         }
@@ -200,7 +200,7 @@ pub(crate) fn lock_absent(
     })
 }
 
-/// Opens the data file. No link is followed, as the path is canonical.
+/// Opens the data file. The path is canonical, so no link is followed.
 fn open_data(path: &Path, write: bool) -> Result<File> {
     match open_regular(path, write) {
         Ok(Some(file)) => Ok(file),
@@ -222,7 +222,7 @@ pub(crate) struct OpenedToRead {
     pub(crate) map: Map,
     pub(crate) superblocks: Superblocks,
     pub(crate) inode: Inode,
-    /// Set if the file needs recovery but this process lacks permission to write it: the caller replays the journal
+    /// Set if the file needs recovery but this process lacks permission to write it. The caller then replays the journal
     /// privately, while these locks keep writers away.
     pub(crate) unrecovered: Option<Locks>,
 }
@@ -233,14 +233,14 @@ impl OpenedToRead {
     }
 }
 
-/// The writer lock and the gate, given up in this order.
+/// The writer lock and the gate, released in this order.
 #[derive(Debug)]
 pub(crate) struct Locks {
     _lock: Option<Held>,
     _gate: Held,
 }
 
-/// Opens a filter for reading. Unless the caller opens it as sealed, recovers it first if that is needed and allowed.
+/// Opens a filter for reading. Recovers it first if that is needed and allowed, unless the caller opens it as sealed.
 pub(crate) fn open_reader(
     files: &Files,
     disk: &Arc<dyn Disk>,
@@ -280,7 +280,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether a sync failed because the file system has nothing to sync: some read-only ones do not support the call.
+/// Whether a sync failed because the file system does not support it; some read-only file systems do not.
 pub(crate) fn needs_no_sync(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -314,11 +314,11 @@ fn try_open_reader(
     }
     let superblocks = stable_superblocks(&file, path, writer)?;
     let map = Map::shared(&file, superblocks.newest.identity.geometry).at(path, "map")?;
-    // Protects: the name. A power cut must not undo the answers of lookups.
+    // Protects: the name. A power cut must not undo lookups' answers.
     sync_dir_if_allowed(files, &**disk)?;
     let mut opened = OpenedToRead { file, map, superblocks, inode, unrecovered: None };
-    // Read by a system call first: a block that cannot be read makes the call fail, where a load from the map would
-    // kill the process. Recovery overwrites such blocks.
+    // Read by a system call first: an unreadable block makes the call fail, while a load from the map would kill the
+    // process. Recovery overwrites such blocks.
     let live = check_live(&opened.file, &**disk, path);
     if !writer && (live.is_err() || opened.map.needs_recovery() || journal::holds_anything(files)?) {
         if may_recover {
@@ -360,7 +360,7 @@ fn recover_for_reading(files: &Files, disk: &Arc<dyn Disk>, deadline: Deadline) 
     Ok(())
 }
 
-/// The superblocks, read again if a living writer may be in the middle of writing one.
+/// The superblocks, read again if a living writer may be writing one.
 fn stable_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblocks> {
     let mut tries = 0;
     loop {
@@ -374,7 +374,8 @@ fn stable_superblocks(file: &File, path: &Path, writer: bool) -> Result<Superblo
     }
 }
 
-/// Syncs the folder, unless this process lacks permission or the file system does not support that. Readers go on without.
+/// Syncs the folder. Readers continue without a sync if this process lacks permission or the file system does not support
+/// it.
 fn sync_dir_if_allowed(files: &Files, disk: &dyn Disk) -> Result<()> {
     match disk.sync_dir(&files.dir) {
         Err(error) if is_forbidden(&error) || needs_no_sync(&error) => Ok(()),

@@ -1,8 +1,8 @@
 //! The open transaction's changes: buckets that differ from the data file, by region.
 //!
-//! Only changed buckets are kept, in the order of their first change: a change costs a bit in a bitmap, and a word at the
-//! end of a list. Of a few thousand regions, all these ends are in the cache. A region with few changes has no bitmap, so
-//! that regions of a huge filter take some hundred bytes each.
+//! Only changed buckets are stored, in the order of their first change: a change costs a bit in a bitmap, and a word at
+//! the end of a list. For a few thousand regions, all these list ends are in the cache. A region with few changes has no
+//! bitmap, so each region of a huge filter takes some hundred bytes.
 
 use super::pages::Region;
 use crate::cuckoo::{BUCKETS_PER_REGION, BucketId, RegionId};
@@ -14,10 +14,10 @@ pub(crate) type PageBits = [u64; BUCKETS_PER_PAGE as usize / 64];
 /// One bit for each bucket of a region.
 pub(crate) type RegionBits = [u64; BUCKETS_PER_REGION as usize / 64];
 
-/// With more changed buckets than this, a region has a bitmap.
+/// A region with more changed buckets than this has a bitmap.
 const FEW: usize = 16;
 
-/// With more changed buckets than this, a region's words are kept for all buckets.
+/// A region with more changed buckets than this stores a word for every bucket.
 const LISTED: usize = BUCKETS_PER_REGION as usize / 2;
 
 /// Regions whose places are allocated together.
@@ -35,18 +35,18 @@ pub(crate) struct Overlay {
 /// The changes in one region.
 #[derive(Debug, Default)]
 pub(crate) struct RegionChange {
-    /// One bit a bucket: whether it is changed. Where it is `None`, at most [`FEW`] are.
+    /// One bit for each bucket: whether it is changed. `None` if at most [`FEW`] buckets are changed.
     bits: Option<Box<RegionBits>>,
-    /// The changed buckets, in the order of their first change, and then room for more. Empty if more than [`LISTED`] are
-    /// changed.
+    /// The changed buckets, in the order of their first change, and then room for more. Empty if more than [`LISTED`]
+    /// buckets are changed.
     buckets: Vec<u16>,
-    /// The words of these buckets, with as much room. If more than [`LISTED`] are changed, a word for each bucket.
+    /// The words of these buckets, with as much room. A word for each bucket if more than [`LISTED`] buckets are changed.
     words: Vec<u64>,
     /// How many buckets are listed.
     listed: usize,
-    /// The place after the last bucket that was changed again. A journal often changes the same buckets again, in order.
+    /// The place after the bucket that was last changed again. A journal often changes the same buckets again, in order.
     next: usize,
-    /// The checksums of the pages with the changes in them, once sealed or replayed.
+    /// The checksums of the changed pages, once sealed or replayed.
     sums: Option<Box<[u32; PAGES_PER_REGION as usize]>>,
 }
 
@@ -55,7 +55,7 @@ impl Overlay {
         self.ascending().next().is_none()
     }
 
-    /// A bucket's word, if it is changed.
+    /// A bucket's word, if the bucket is changed.
     pub(crate) fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64> {
         self.region(region)?.get(bucket)
     }
@@ -71,7 +71,7 @@ impl Overlay {
         self.place_mut(id).get_or_insert_default()
     }
 
-    /// The changes in a region that has a place already.
+    /// The changes in a region that already has a place.
     #[inline]
     pub(crate) fn known_mut(&mut self, id: RegionId) -> Option<&mut RegionChange> {
         let places = self.places.get_mut(id.0 as usize / TOGETHER)?.as_deref_mut()?;
@@ -101,7 +101,7 @@ impl Overlay {
         divided
     }
 
-    /// Takes over the changes of another part.
+    /// Takes over the changes of another overlay.
     pub(crate) fn append(&mut self, part: Self) {
         part.into_changes().for_each(|(id, change)| *self.place_mut(id) = Some(change));
     }
@@ -122,7 +122,7 @@ impl Overlay {
         changes.filter(|(_, change)| !change.is_empty())
     }
 
-    /// The same, to be sealed.
+    /// Like `ascending`, for sealing.
     pub(super) fn ascending_mut(&mut self) -> impl Iterator<Item = (RegionId, &mut RegionChange)> {
         let changes = self.places.iter_mut().enumerate().flat_map(|(index, places)| {
             let all = places.iter_mut().flat_map(|places| places.iter_mut()).enumerate();
@@ -147,7 +147,7 @@ impl RegionChange {
         self.buckets.get(..self.listed).unwrap_or_default()
     }
 
-    /// Whether there is a word for each bucket.
+    /// Whether every bucket has a word.
     const fn is_spread(&self) -> bool {
         self.words.len() == BUCKETS_PER_REGION as usize
     }
@@ -166,7 +166,7 @@ impl RegionChange {
         is_among(self.list(), bucket)
     }
 
-    /// A bucket's word, if it is changed.
+    /// A bucket's word, if the bucket is changed.
     #[inline]
     pub(crate) fn get(&self, bucket: BucketId) -> Option<u64> {
         if self.is_changed(bucket) { self.words.get(self.place(bucket)?).copied() } else { None }
@@ -202,8 +202,7 @@ impl RegionChange {
         }
     }
 
-    /// Changes a bucket that is changed already, or that is one of few changed buckets, or that exceeds the room for
-    /// changes.
+    /// Changes a bucket that was changed before, that is one of few changed buckets, or for which the list has no room.
     #[inline(never)]
     fn set_otherwise(&mut self, bucket: BucketId, word: u64) {
         if self.is_changed(bucket) {
@@ -232,7 +231,7 @@ impl RegionChange {
         }
     }
 
-    /// Makes room for at least one bucket more.
+    /// Makes room for at least one more bucket.
     fn make_room(&mut self) {
         if self.listed >= LISTED {
             return self.spread();
@@ -262,7 +261,7 @@ impl RegionChange {
         bits
     }
 
-    /// The checksum of a page with the changes in it.
+    /// The checksum of a changed page.
     pub(crate) fn sum(&self, page: u32) -> u32 {
         self.sums.as_ref().map_or(0, |sums| sums[page as usize])
     }
@@ -306,7 +305,7 @@ impl RegionChange {
     }
 }
 
-/// Compares all, without a branch for each.
+/// Compares with all buckets, without a branch for each.
 fn is_among(buckets: &[u16], bucket: BucketId) -> bool {
     buckets.iter().fold(0, |any, other| any | u16::from(*other == bucket.0)) != 0
 }
@@ -345,7 +344,7 @@ pub(super) fn indices(changed: &[u64]) -> impl Iterator<Item = u32> {
 mod tests {
     use super::*;
 
-    /// What was last set, by a model.
+    /// Compares a change with a model of the last words set.
     fn check(change: &RegionChange, model: &[Option<u64>; BUCKETS_PER_REGION as usize]) {
         let mut region = [u64::MAX; BUCKETS_PER_REGION as usize];
         change.apply_to(&mut region);
@@ -371,7 +370,7 @@ mod tests {
         let mut checks = [0; 3];
         for step in 0..30_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // At first in a few pages; later everywhere; at last in order, as in a journal that is replayed.
+            // At first in a few pages, later everywhere, at last in order, as in a replayed journal.
             let bucket = match step {
                 0..5_000 => (state >> 33) % 3_000 + 1_000,
                 5_000..20_000 => (state >> 33) % u64::from(BUCKETS_PER_REGION),

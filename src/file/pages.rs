@@ -1,4 +1,4 @@
-//! Pages as they are read through a map: each is compared with its checksum before it is first used.
+//! Pages read through a map: each is compared with its checksum before first use.
 
 use std::fs::File;
 use std::io;
@@ -21,12 +21,12 @@ use crate::system::{Map, Paging};
 /// The buckets of one region.
 pub(crate) type Region = [u64; BUCKETS_PER_REGION as usize];
 
-/// Whether an open file is the one of this filter and generation. Another one may have been written over it in place.
-/// A program that writes from the first byte on, as `cp` does, has written both superblocks before the epoch, and the epoch
-/// before any region.
+/// Whether an open file is the one of this filter and generation. Another file may have been written over it in place. A
+/// program that writes from the first byte on, like `cp`, writes both superblocks before the epoch, and the epoch before
+/// any region.
 ///
-/// Reads by calls: a block of a superblock that the disk cannot read would kill the process through a map. One superblock is
-/// enough, as bits of the other may have rotted. If none can be read, nothing shows that it is another file.
+/// Reads by calls: through a map, an unreadable block of a superblock would kill the process. One superblock is enough,
+/// as bits of the other may have rotted. If neither can be read, nothing shows that it is another file.
 pub(crate) fn is_file_of(file: &File, identity: &Identity) -> bool {
     let generation = identity.geometry.generation.to_le_bytes();
     let has = |slot: u64| {
@@ -46,30 +46,30 @@ pub(crate) fn is_file_of(file: &File, identity: &Identity) -> bool {
 pub(crate) struct Addresses {
     /// The first word of the regions.
     data: usize,
-    /// The first 32-bit half word of the checksums.
+    /// The index of the first checksum, in 32-bit half words.
     sums: usize,
 }
 
 impl Addresses {
-    /// In memory for the regions alone, which has no checksums.
+    /// In memory that holds only the regions. It has no checksums.
     pub(super) const OF_REGIONS: Self = Self { data: 0, sums: 0 };
 
     pub(crate) fn new(geometry: Geometry) -> Self {
         Self { data: (geometry.data() / 8) as usize, sums: (geometry.sums() / 4) as usize }
     }
 
-    /// The first word of a page.
+    /// The index of a page's first word.
     #[inline]
     pub(crate) fn word_of(self, id: PageId) -> usize {
         self.data + (id.0 * PAGE / 8) as usize
     }
 
-    /// The half word with a page's checksum.
+    /// The index of the half word that holds a page's checksum.
     pub(crate) fn sum_of(self, id: PageId) -> usize {
         self.sums + id.0 as usize
     }
 
-    /// The word of a bucket.
+    /// The index of a bucket's word.
     #[inline]
     pub(crate) fn bucket(self, region: RegionId, bucket: u16) -> usize {
         self.data + region.0 as usize * BUCKETS_PER_REGION as usize + usize::from(bucket)
@@ -83,13 +83,13 @@ pub(crate) struct Pages {
     pub(crate) addresses: Addresses,
     pub(crate) sealer: Sealer,
     touched: Touched,
-    /// Whether lookups have to wait for pages.
+    /// Whether lookups wait for pages to be read in.
     pub(crate) paging: Paging,
     path: Arc<Path>,
 }
 
 impl Pages {
-    /// The pages of the file at `path`, mapped. With [`Verify::Never`] they count as intact.
+    /// The pages of the mapped file at `path`. With [`Verify::Never`] they count as intact.
     pub(crate) fn new(map: Map, identity: &Identity, verify: Verify, path: Arc<Path>) -> Result<Self> {
         let geometry = identity.geometry;
         let paging = Paging::new(geometry.file_length());
@@ -101,7 +101,7 @@ impl Pages {
         Ok(Self { map, addresses, sealer, touched, paging, path })
     }
 
-    /// The pages of a filter that lies in this process's memory alone.
+    /// The pages of a filter that lies only in this process's memory.
     pub(crate) fn in_memory(map: Map, identity: &Identity, verify: Verify, path: Arc<Path>) -> Result<Self> {
         let touched = Touched::none_of(identity.geometry.pages(), verify);
         let touched = touched.at(&path, "take memory for the pages of")?;
@@ -128,7 +128,7 @@ impl Pages {
         self.touched.is_complete()
     }
 
-    /// How many pages were not yet found intact.
+    /// How many pages are not yet verified.
     pub(crate) fn unverified(&self) -> u64 {
         self.touched.left.load(Ordering::Relaxed)
     }
@@ -139,7 +139,7 @@ impl Pages {
         self.touched.contains(id)
     }
 
-    /// Notes that a page was read by a system call and found intact.
+    /// Records that a page was read by a system call and found intact.
     pub(super) fn found_intact(&self, id: PageId) {
         self.touched.insert(id);
     }
@@ -182,7 +182,7 @@ impl Pages {
         self.read_verified(id, &mut [0; BUCKETS_PER_PAGE as usize])
     }
 
-    /// A page, compared with its checksum unless that was done before.
+    /// Reads a page, and compares it with its checksum unless that was done before.
     pub(crate) fn read_verified(&self, id: PageId, into: &mut Page) -> Result<()> {
         self.read(id, into);
         if self.touched.contains(id) {
@@ -200,29 +200,28 @@ impl Pages {
         Error::Damaged { path: self.path.to_path_buf(), region: id.region().0.into(), page: id.0 }
     }
 
-    /// A bucket of a page that is intact.
+    /// A bucket of an intact page.
     #[inline]
     pub(crate) fn bucket(&self, region: RegionId, bucket: u16) -> Result<u64> {
         self.verify(PageId::new(region, u32::from(bucket) / BUCKETS_PER_PAGE))?;
         Ok(self.map.word(self.addresses.bucket(region, bucket)))
     }
 
-    /// Asks for the cache line of a bucket.
+    /// Prefetches the cache line of a bucket.
     #[inline]
     pub(crate) fn prefetch(&self, region: RegionId, bucket: u16) {
         self.map.prefetch(self.addresses.bucket(region, bucket));
     }
 
-    /// Asks for the first cache lines of a page that will be read whole. The processor prefetches the others by itself,
-    /// but does not do so across a page boundary.
+    /// Prefetches the first cache lines of a page that will be read whole. The processor prefetches the others by itself,
+    /// but does not prefetch across a page boundary.
     pub(crate) fn prefetch_page(&self, id: PageId) {
         (0..8).for_each(|line| self.map.prefetch(self.addresses.word_of(id) + 8 * line));
     }
 
-    /// Asks the system to read in a region that will be needed soon, without waiting for it. Does nothing past the last
-    /// region.
+    /// Asks the system to read in a region that will be needed soon, without waiting. Does nothing past the last region.
     ///
-    /// Works only for a file larger than memory; for such a file the system is advised not to read ahead by itself.
+    /// Works only for a file larger than memory; the system is advised not to read ahead in such a file by itself.
     pub(crate) fn read_ahead(&self, region: RegionId) {
         if self.paging.larger_than_memory {
             self.map.read_ahead(self.addresses.bucket(region, 0), BUCKETS_PER_REGION as usize);
@@ -234,13 +233,13 @@ impl Pages {
 #[derive(Debug)]
 struct Touched {
     bits: Vec<AtomicU64>,
-    /// Pages not yet verified; at 0 the bits are not read any more.
+    /// How many pages are not yet verified; at 0 the bits are no longer read.
     left: AtomicU64,
 }
 
 impl Touched {
-    /// The file states the number of pages; a file of holes may claim 2^36. So the bits lie in memory that the system hands
-    /// out as zeros, which takes room only where a bit is set.
+    /// The file states the number of pages; a file of holes may claim 2^36. So the bits lie in memory that the system
+    /// provides as zeros, and that takes room only where a bit is set.
     fn none(pages: u64) -> io::Result<Self> {
         let words = usize::try_from(pages.div_ceil(64)).unwrap_or(usize::MAX);
         let bits = AtomicU64::new_vec_zeroed(words).map_err(|_| io::ErrorKind::OutOfMemory)?;

@@ -1,14 +1,14 @@
-//! A filter file opened for writing: its pages, its superblocks, and applying a transaction to it.
+//! A filter file opened for writing: its pages, its superblocks, and how a transaction is applied to it.
 //!
 //! Invariants (`format-spec/README.md`, section 6):
 //!
 //! 1. Nothing of a transaction is applied before the journal that holds it is synced.
-//! 2. The journal is retired only after the data it covers is synced, and both superblocks name that commit.
+//! 2. The journal is retired only after the data that it covers is synced, and after both superblocks name that commit.
 //! 3. A page is verified before it is first changed: damage is never sealed under a fresh checksum.
 //!
 //! Crash cases: dying while applying leaves regions half-written; the journal redoes them. Dying between the two
 //! superblocks leaves them one checkpoint apart; the newer one counts, and the journal continues an older checkpoint.
-//! Dying before the journal is reset leaves commits that the superblock has already; they are retired.
+//! Dying before the journal is reset leaves commits that the superblock already has; recovery retires them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -31,10 +31,10 @@ use crate::format::{
 use crate::options::Verify;
 use crate::system::{Disk, Files, Map, Presence, random};
 
-/// With this many changed pages in a region, one write from the first to the last is cheaper than one each.
+/// From this many changed pages in a region on, one write from the first to the last is cheaper than one write each.
 const PAGES_WORTH_ONE_WRITE: usize = 4;
 
-/// A page in the words of its region.
+/// A page within the words of its region.
 fn page_mut(words: &mut Region, id: PageId) -> &mut Page {
     let (pages, _) = words.as_chunks_mut();
     &mut pages[id.in_region() as usize]
@@ -61,7 +61,7 @@ pub(crate) struct PublishedFile {
     pub(crate) checkpoint: Superblock,
     /// The slot of the newest superblock, 0 or 1.
     slot: usize,
-    /// The other slot was damaged at opening, and has not been written since.
+    /// Whether the other slot was damaged at opening, and has not been written since.
     pub(crate) other_damaged: bool,
     /// Held by a writer; `None` in a process that only recovers the file.
     pub(super) presence: Option<Presence>,
@@ -76,8 +76,8 @@ pub(crate) struct Found {
 }
 
 impl PublishedFile {
-    /// Checks and maps the file. Overwrites blocks of the live area that cannot be read, so the caller must hold the
-    /// locks of a recovery. Changes nothing else.
+    /// Checks and maps the file. Overwrites unreadable blocks of the live area, so the caller must hold the locks of a
+    /// recovery. Changes nothing else.
     pub(crate) fn open(files: Files, disk: Arc<dyn Disk>, file: File, verify: Verify) -> Result<Self> {
         let path = &files.data;
         let superblocks = read_superblocks(&file, path)?.check(path)?;
@@ -94,7 +94,7 @@ impl PublishedFile {
         Ok(Self { other_damaged, found, ..published })
     }
 
-    /// Maps a file whose superblocks were read already, or were just written.
+    /// Maps a file whose superblocks were already read, or were just written.
     pub(super) fn assemble(
         files: Files,
         disk: Arc<dyn Disk>,
@@ -128,7 +128,7 @@ impl PublishedFile {
     }
 
     /// Whether the live area names another commit or epoch than the superblock. In a file that is not in use, this shows
-    /// that a write was lost.
+    /// a lost write.
     fn live_differs(&self) -> bool {
         let Superblock { identity, counts, .. } = &self.checkpoint;
         if identity.forgetting.is_some() && self.pages.map.now() != Some(counts.epoch as u32) {
@@ -137,7 +137,7 @@ impl PublishedFile {
         self.pages.map.live_copy().is_none_or(|copy| copy.commit != self.checkpoint.commit)
     }
 
-    /// Overwrites pages of a region that cannot be read. They count as damaged then, and the region can be written.
+    /// Overwrites unreadable pages of a region. They then count as damaged, and the region can be written.
     pub(super) fn make_readable(&self, region: RegionId) -> Result<()> {
         let medium = self.medium();
         let sums = medium.region(region, &mut [0; BUCKETS_PER_REGION as usize]);
@@ -152,8 +152,7 @@ impl PublishedFile {
         Medium { file: &self.file, disk: &*self.disk, geometry }
     }
 
-    /// Reads a page by a system call, and says whether it matches its checksum. A page that cannot be read is
-    /// overwritten.
+    /// Reads a page by a system call. Returns whether it matches its checksum. Overwrites a page that cannot be read.
     pub(crate) fn read_or_mend(&self, id: PageId, page: &mut Page) -> Result<bool> {
         let medium = self.medium();
         let mut sum = medium.page(id, page);
@@ -168,8 +167,8 @@ impl PublishedFile {
         Ok(intact)
     }
 
-    /// Compares all pages with their checksums. Reads them by system calls: a page that the medium cannot give back
-    /// counts as damaged, where a load from the map would kill the process.
+    /// Compares all pages with their checksums. Reads them by system calls: a page that the medium cannot read counts as
+    /// damaged, while a load from the map would kill the process.
     pub(super) fn verify_all(&self) -> Result<()> {
         let (medium, mut words) = (self.medium(), [0; BUCKETS_PER_REGION as usize]);
         for region in (0..self.checkpoint.identity.geometry.regions()).map(|region| RegionId(region as u32)) {
@@ -186,7 +185,7 @@ impl PublishedFile {
         Ok(())
     }
 
-    /// Reads a region with the changes in it. Its pages are verified, unless that was done before.
+    /// Reads a region and includes the changes. Its pages are verified, unless that was done before.
     pub(crate) fn read_region(
         &self,
         region: RegionId,
@@ -204,7 +203,7 @@ impl PublishedFile {
         Ok(())
     }
 
-    /// Computes the checksum of every changed page, and hands each to `each` with its changes in it, ascending.
+    /// Computes the checksum of every changed page, and passes each changed page to `each`, ascending.
     pub(crate) fn seal(
         &self,
         overlay: &mut Overlay,
@@ -230,8 +229,8 @@ impl PublishedFile {
         Ok(())
     }
 
-    /// Fails with [`Error::Replaced`] if another filter was written over this one in place. Whatever this process wrote into
-    /// it would damage it.
+    /// Fails with [`Error::Replaced`] if another filter was written over this one in place: any write by this process
+    /// would damage the other filter.
     pub(crate) fn check_own(&self) -> Result<()> {
         if is_file_of(&self.file, &self.checkpoint.identity) {
             return Ok(());
@@ -239,7 +238,7 @@ impl PublishedFile {
         Err(Error::Replaced { path: self.files.data.clone() })
     }
 
-    /// Reserves the live-area space that applying an overlay needs; fails on a full disk.
+    /// Reserves the live-area space for applying an overlay; fails on a full disk.
     pub(crate) fn reserve(&self, overlay: &Overlay, copy: &LiveCopy) -> Result<()> {
         self.live.reserve(overlay.ascending().map(|(region, _)| region), copy)
     }
@@ -255,7 +254,7 @@ impl PublishedFile {
         })
     }
 
-    /// Writes the changed pages of a region and their checksums. `words` is memory for it.
+    /// Writes the changed pages of a region and their checksums. `words` is scratch memory.
     pub(super) fn write_region(
         &self,
         region: RegionId,
@@ -269,7 +268,7 @@ impl PublishedFile {
             self.pages.prefetch_page(PageId(id.0 + 1));
             sums[id.in_region() as usize] = self.pages.read_with_sum(id, page_mut(words, id));
         };
-        // Many are written together with the unchanged pages between them.
+        // Many changed pages are written together with the unchanged pages between them.
         let together = changed.len() >= PAGES_WORTH_ONE_WRITE;
         if together {
             (first.0..=last.0).map(PageId).for_each(&mut read);
@@ -295,7 +294,7 @@ impl PublishedFile {
         self.disk.write_at(&self.file, sums[range].as_bytes(), sums_at).at(path, "write")
     }
 
-    /// Makes all applied commits part of the file itself, and empties the journal.
+    /// Syncs all applied commits into the file itself, and empties the journal.
     pub(crate) fn checkpoint(
         &mut self,
         journal: &mut Journal,
@@ -305,16 +304,15 @@ impl PublishedFile {
         debug_assert_eq!(superblock.commit, copy.commit);
         self.check_own()?;
         let salt = random(&self.files.data)?;
-        // Protects: the pages, before any superblock says that the journal is not needed for them.
+        // Protects: the pages, before a superblock says that they do not need the journal.
         self.sync()?;
         let superblock = Superblock { salt, ..superblock };
         self.write_superblocks(superblock)?;
         journal.reset(&self.files, &*self.disk, self.journal_header())
     }
 
-    /// Writes the newest slot again, byte for byte. The next sync makes it durable before the other slot is
-    /// touched. That the slot can be read does not prove that it is durable: its writer may have died before the
-    /// sync, or after a failed one.
+    /// Writes the newest slot again, byte for byte. The next sync makes it durable before the other slot is touched. A
+    /// slot that can be read need not be durable: its writer may have died before the sync, or after a failed one.
     pub(super) fn rewrite_superblock(&self) -> Result<()> {
         let path = &self.files.data;
         let (mut bytes, offset) = (vec![0; SUPERBLOCK as usize], self.slot as u64 * SUPERBLOCK);
@@ -322,7 +320,7 @@ impl PublishedFile {
         self.disk.write_at(&self.file, &bytes, offset).at(path, "write again")
     }
 
-    /// Writes both slots, the older or damaged one first: at any moment one of them is whole.
+    /// Writes both slots, the older or damaged one first: at any moment one slot is whole.
     fn write_superblocks(&mut self, superblock: Superblock) -> Result<()> {
         let path = self.files.data.clone();
         for _ in 0..2 {
@@ -332,7 +330,7 @@ impl PublishedFile {
             self.disk
                 .write_at(&self.file, &next.encode(&path)?, slot as u64 * SUPERBLOCK)
                 .at(&path, "write")?;
-            // Protects: the slot just written, before the other one is.
+            // Protects: the slot just written, before the other slot is written.
             self.sync()?;
             (self.checkpoint, self.slot) = (next, slot);
         }
@@ -352,8 +350,8 @@ impl PublishedFile {
         let state = if in_use { STATE_IN_USE } else { STATE_IDLE };
         let written = self.disk.write_at(&self.file, &state, LIVE + LIVE_STATE);
         written.at(&self.files.data, "write")?;
-        // In use: the state is on the medium before anything else changes. Idle: it reaches the medium after everything
-        // else, together with the live area that the next reader believes.
+        // In use: the state reaches the medium before anything else changes. Idle: it reaches the medium after everything
+        // else, together with the live area that the next reader trusts.
         self.sync()
     }
 

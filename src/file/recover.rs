@@ -1,17 +1,17 @@
-//! Recovery: what a journal found at opening means, and redoing its transactions.
+//! Recovery: what a journal found at opening means, and how its transactions are redone.
 //!
 //! Invariants (`format-spec/README.md`, section 6):
 //!
-//! 1. Recovery runs under the gate exclusively and the writer lock shared; nobody else writes.
-//! 2. It is idempotent: if a process dies in it, at any step, the next recovery makes the file whole.
-//! 3. Frames found in the page cache prove nothing, as their writer may have died before its sync, or after a failed
-//!    one. They are written again and synced before they are redone. The same goes for the newest superblock.
-//! 4. All pages that the journal names are written again, even if they look right already: bytes in the page cache need
+//! 1. Recovery holds the gate exclusively and the writer lock shared; no other process writes.
+//! 2. It is idempotent: if a process dies during recovery, at any step, the next recovery makes the file whole.
+//! 3. Frames found in the page cache prove nothing: their writer may have died before its sync, or after a failed one.
+//!    They are written again and synced before they are redone. The same applies to the newest superblock.
+//! 4. All pages that the journal names are written again, even if they already look right: bytes in the page cache need
 //!    not be on the medium.
 //!
-//! Crash cases: a reset cut short leaves a journal without a right header, and no frame in it has the superblock's
-//! salt; a checkpoint cut short leaves commits that the superblock has already; a publication cut short leaves the
-//! journal of the generation before, whose commits the new file has.
+//! Crash cases: a reset cut short leaves a journal without a valid header, and no frame in it has the superblock's salt.
+//! A checkpoint cut short leaves commits that the superblock already has. A publication cut short leaves the journal of
+//! the previous generation, whose commits the new file has.
 
 use std::path::Path;
 
@@ -29,17 +29,17 @@ use crate::system::Rights;
 /// How a journal's header relates to the superblock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kin {
-    /// The header is damaged or missing. Only frames under the superblock's salt were looked for.
+    /// The header is damaged or missing. Only frames under the superblock's salt count.
     NoHeader,
-    /// It belongs to another filter.
+    /// The journal belongs to another filter.
     Foreign,
-    /// It belongs to an earlier generation.
+    /// The journal belongs to an earlier generation.
     Older,
-    /// It belongs to a later generation.
+    /// The journal belongs to a later generation.
     Newer,
-    /// It belongs to this generation, and continues another checkpoint.
+    /// The journal belongs to this generation, and continues another checkpoint.
     OtherCheckpoint,
-    /// It continues this checkpoint.
+    /// The journal continues this checkpoint.
     Continues,
 }
 
@@ -56,11 +56,11 @@ pub(super) enum Holds {
 /// What recovery does with a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// Emptied: the superblock has all it holds.
+    /// Empties the journal: the superblock has all its commits.
     Retire,
-    /// Its transactions are redone.
+    /// Redoes the journal's transactions.
     Replay,
-    /// It and the file are left alone.
+    /// Leaves the journal and the file alone.
     Refuse(Refusal),
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Refusal {
     Broken,
 }
 
-/// The decision table of `format-spec/README.md`, section 6.7. `lost` are commits seen after damage.
+/// The decision table of `format-spec/README.md`, section 6.7. `lost` describes the commits found after damage.
 pub(super) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
     use Decision::{Refuse, Replay, Retire};
     match (kin, counted, lost) {
@@ -87,7 +87,7 @@ pub(super) const fn decide(kin: Kin, counted: Holds, lost: Holds) -> Decision {
     }
 }
 
-/// Decides about a journal, given the newest superblock.
+/// Decides what to do with a journal, given the newest superblock.
 pub(crate) fn judge(scan: &Scan, superblock: &Superblock, path: &Path) -> Result<Decision> {
     let Superblock { identity, commit: checkpoint, salt, .. } = superblock;
     let generation = identity.geometry.generation;
@@ -135,7 +135,7 @@ impl Redo {
         Self { overlay: Overlay::default(), commit, counts, metadata }
     }
 
-    /// Reads the frames that count; `seen` gets the bytes of each.
+    /// Reads the frames that count; `seen` receives the bytes of each.
     pub(crate) fn read(
         superblock: &Superblock,
         file: &std::fs::File,
@@ -188,7 +188,7 @@ impl Redo {
     }
 }
 
-/// Brings the file to its last commit, and leaves the journal empty, and the live area idle with even sequences.
+/// Brings the file to its last commit. Leaves the journal empty, and the live area idle with even sequences.
 pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
     let files = published.files.clone();
     // Protects: the names of the file and of the journal, before anything depends on them.
@@ -202,7 +202,7 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
             redo = Redo::read(&published.checkpoint, &file, &files.journal, &scan, |at, bytes| {
                 disk.write_at(&file, bytes, at.offset).at(&files.journal, "write again")
             })?;
-            // Protects: the transactions that are redone next, if the power fails in the middle.
+            // Protects: the transactions that are redone next, if the power fails meanwhile.
             disk.sync(&file).at(&files.journal, "sync")?;
         }
     }
@@ -221,10 +221,10 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
     Ok(journal)
 }
 
-/// Writes every page that the journal names, changed words in it, under the checksum that the journal names.
+/// Writes every page that the journal names, with the changed words, under the checksum that the journal names.
 ///
-/// If page and checksum do not match then, the page was damaged outside of these words. It stays damaged, its first use
-/// finds that, and recovery goes on.
+/// If page and checksum then do not match, the page was damaged outside these words. It remains damaged until its first
+/// use finds that; recovery continues.
 fn redo_pages(published: &PublishedFile, overlay: &Overlay) -> Result<()> {
     let mut words = [0; _];
     overlay.ascending().try_for_each(|(region, change)| {

@@ -1,11 +1,11 @@
-//! Sealed files: filters at a checkpoint, closed, that nobody changes any more. They are opened without locks, and
-//! nothing is written or synced.
+//! Sealed files: filters at a checkpoint, closed, that never change again. They are opened without locks, and nothing is
+//! written or synced.
 //!
 //! Invariants (`format-spec/README.md`, section 7.9):
 //!
-//! 1. The file is mapped before its state is looked at. If the state is idle then, the map shows every commit, and
-//!    every commit applied later changes the epoch that lookups compare.
-//! 2. A file that is in use, or has commits in a journal beside it, is refused: it may lack commits.
+//! 1. The file is mapped before its state is read. If the state is then idle, the map shows every commit, and every
+//!    commit applied later changes the epoch that lookups compare.
+//! 2. A file that is in use, or has commits in a journal beside it, is refused: the file alone may lack commits.
 
 use std::fs::File;
 use std::io;
@@ -27,10 +27,10 @@ pub(super) struct Sealed {
     pub(super) inode: Inode,
 }
 
-/// Maps a file on a read-only mount as a sealed one, if it is at a checkpoint. If it can be written through another
+/// Maps a file on a read-only mount as a sealed one, if it is at a checkpoint. If a writer reaches it through another
 /// mount, the live area shows that, as always.
 pub(super) fn map_where_read_only(files: &Files, disk: &dyn Disk, file: &File) -> Option<Sealed> {
-    // If this fails, the ordinary opening reports what is wrong, and takes locks against writers elsewhere.
+    // If this fails, the ordinary opening reports the cause, and takes locks against writers elsewhere.
     if is_read_only(file) { map_sealed(files, disk, file).ok() } else { None }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn map_sealed(files: &Files, disk: &dyn Disk, file: &File) -> Result<
     let path = &files.data;
     let superblocks = read_superblocks(file, path)?.check(path)?;
     let map = Map::shared(file, superblocks.newest.identity.geometry).at(path, "map")?;
-    // Read by a system call first: a block that cannot be read makes the call fail instead of killing the process.
+    // Read by a system call first: an unreadable block makes the call fail instead of killing the process.
     check_live(file, disk, path)?;
     let refused = |reason| Err(Error::NotSealed { path: path.clone(), reason });
     if map.needs_recovery() {
@@ -52,7 +52,7 @@ pub(super) fn map_sealed(files: &Files, disk: &dyn Disk, file: &File) -> Result<
     Ok(Sealed { map, superblocks, inode })
 }
 
-/// The bytes of a whole file, as somebody has copied them.
+/// The bytes of a whole file, as copied by a program.
 struct Image<'a>(&'a [u8]);
 
 impl Image<'_> {
@@ -64,7 +64,7 @@ impl Image<'_> {
 
 impl LiveHead for Image<'_> {
     fn live_word(&self, offset: u64) -> u64 {
-        // Behind the end, there is no idle state either.
+        // Past the end, the state is not idle either.
         self.at(LIVE + offset, 8)
             .map_or(0, |word| word.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
     }
@@ -76,7 +76,7 @@ impl LiveHead for Image<'_> {
 pub(crate) fn check_image(bytes: &[u8], path: &Path) -> Result<Superblocks> {
     let image = Image(bytes);
     let read = |into: &mut [u8], offset| {
-        // A short file has a slot of no bytes, past its end.
+        // A short file has an empty slot past its end.
         if !into.is_empty() {
             into.copy_from_slice(image.at(offset, into.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
         }

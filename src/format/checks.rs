@@ -1,7 +1,7 @@
-//! The checks at opening: from the bytes of both superblock slots to one superblock that can be trusted.
+//! The checks at opening: from the bytes of both superblock slots to one trusted superblock.
 //!
-//! The order stands in `format-spec/README.md`, section 5.6, and the first failure decides. [`RawSuperblocks`] holds
-//! the bytes as read; [`RawSuperblocks::check`] consumes it, so that no field is used before all of them are checked.
+//! The order stands in `format-spec/README.md`, section 5.6. The first failure decides. [`RawSuperblocks`] holds the
+//! bytes as read. [`RawSuperblocks::check`] consumes it, so that no field is used before all of them are checked.
 
 use std::io;
 use std::mem::offset_of;
@@ -22,7 +22,7 @@ use crate::cuckoo::{
 };
 use crate::error::{Error, Expected, Result};
 
-/// The two slots of a file as read, not yet believed.
+/// The two slots of a file as read, not yet checked.
 pub(crate) struct RawSuperblocks {
     slots: [Vec<u8>; 2],
     file_length: u64,
@@ -33,18 +33,18 @@ pub(crate) struct RawSuperblocks {
 /// The checked superblocks of a file.
 #[derive(Debug)]
 pub(crate) struct Superblocks {
-    /// The newest valid one.
+    /// The newest valid superblock.
     pub(crate) newest: Superblock,
-    /// The slot of the newest one, 0 or 1.
+    /// The slot of the newest superblock, 0 or 1.
     pub(crate) slot: usize,
-    /// The other slot is not valid.
+    /// Whether the other slot is invalid.
     pub(crate) other_damaged: bool,
     /// Unknown features that readers may ignore and writers must not.
     pub(crate) read_only_features: u64,
 }
 
 impl RawSuperblocks {
-    /// Reads both slots of a file of that length, each by a call of its own: a slot that cannot be read counts as
+    /// Reads both slots of a file of this length, each by a call of its own: a slot that cannot be read counts as
     /// damaged, and the other is used.
     pub(crate) fn read(file_length: u64, read: impl Fn(&mut [u8], u64) -> io::Result<()>) -> Self {
         let mut raw = Self { slots: Default::default(), file_length, unreadable: None };
@@ -105,8 +105,8 @@ impl RawSuperblocks {
         let claims: Vec<RawSuperblock> =
             claims.filter_map(|slot| Some(RawSuperblock::read_from_prefix(slot).ok()?.0)).collect();
         match claims.first() {
-            // A later version may compute its checksums in another way, so none is right here. Damaged bytes may look
-            // like a later version too, so all slots must name the same one.
+            // A later version may compute its checksums in another way, so no checksum need be right here. Damaged bytes
+            // may also look like a later version, so all slots must name the same version.
             Some(raw)
                 if raw.major.get() > VERSION.0 && claims.iter().all(|other| other.major == raw.major) =>
             {
@@ -131,7 +131,7 @@ impl<'a> Sealed<'a> {
         (sealed && raw.magic == MAGIC).then_some(Self { raw, bytes })
     }
 
-    /// The unknown features that forbid writing.
+    /// The unknown features that forbid writing. Fails if an unknown version or feature forbids reading.
     fn check_version(&self, path: &Path) -> Result<u64> {
         let found = (self.raw.major.get(), self.raw.minor.get());
         if found.0 != VERSION.0 {
@@ -245,7 +245,7 @@ impl<'a> Sealed<'a> {
         })
     }
 
-    /// The feature belongs to forgetting filters alone; other kinds reserve the fields of forgetting.
+    /// Only forgetting filters may have the feature; other kinds reserve the fields of forgetting.
     fn check_forgetting(&self, kind: Kind, width: AnyWidth, path: &Path) -> Result<Option<Forgetting>> {
         let raw = &self.raw;
         let forgets = kind == Kind::Forgetting;
@@ -312,7 +312,7 @@ impl<'a> Sealed<'a> {
         Ok(geometry)
     }
 
-    /// Checks the metadata; and the reserved bytes, unless a later minor version may have given them a meaning.
+    /// Checks the metadata, and the reserved bytes unless a later minor version may use them.
     fn check_rest(&self, path: &Path) -> Result<Metadata> {
         let length = self.raw.metadata_length.get() as usize;
         if length > METADATA_LIMIT {
@@ -329,7 +329,7 @@ impl<'a> Sealed<'a> {
             let rests = [fields..METADATA_AT, end..SLOT_CRC_AT];
             let [before, after] = rests.map(|range| self.bytes.get(range).unwrap_or_default());
             let reserved: [&[u8]; 4] = [&raw.reserved_0, &raw.reserved_1, before, after];
-            // Each opening does this twice. A block is compared by one call, which is fast in builds for tests, too.
+            // Each opening does this twice. A block is compared by one call, which is fast in test builds, too.
             let any = |bytes: &&&[u8]| {
                 let (blocks, rest) = bytes.as_chunks::<256>();
                 blocks.iter().any(|block| *block != [0; 256]) || rest.iter().any(|byte| *byte != 0)

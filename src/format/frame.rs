@@ -1,6 +1,6 @@
 //! The bytes of the journal: its header, its frames and their checksums.
 //!
-//! `format-spec/README.md`, section 6, is the home of this layout too.
+//! `format-spec/README.md`, section 6, specifies this layout.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::error::{Error, JournalDefect, Result};
 
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"gowkjrnl";
 pub(crate) const FRAME_MAGIC: [u8; 8] = *b"gowkfram";
-/// Bytes of the journal's header; frames start after it.
+/// Bytes in the journal's header; frames start after it.
 pub(crate) const HEADER: u64 = 512;
 pub(crate) const HEADER_CRC_AT: usize = 508;
-/// Frames start at multiples of this, so that a torn sector never holds bytes of two frames.
+/// Frames start at multiples of this number, so that a torn sector never holds bytes of two frames.
 pub(crate) const FRAME_ALIGN: u64 = 512;
 pub(crate) const FRAME_HEADER: usize = 64;
 pub(crate) const FRAME_CRC_AT: usize = 60;
@@ -30,9 +30,9 @@ pub(super) const COMMIT: u32 = 1;
 pub(crate) struct Header {
     pub(crate) uuid: [u8; 16],
     pub(crate) generation: u32,
-    /// Fresh with each checkpoint, so that frames from before it do not count.
+    /// Random and new at each checkpoint, so that frames from before the checkpoint do not count.
     pub(crate) salt: u64,
-    /// The commit of the checkpoint: the first transaction has the number after it.
+    /// The commit of the checkpoint. The first transaction has the next number.
     pub(crate) base: u64,
 }
 
@@ -53,13 +53,13 @@ const _: () = assert!(size_of::<RawHeader>() == 48);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameHead {
     pub(crate) salt: u64,
-    /// The number of the transaction that it belongs to.
+    /// The number of the frame's transaction.
     pub(crate) commit: u64,
-    /// Its number in the transaction, from 0.
+    /// The frame's number in its transaction, from 0.
     pub(crate) order: u32,
-    /// Whether it is the transaction's last one.
+    /// Whether the frame is its transaction's last.
     pub(crate) is_commit: bool,
-    /// Page records in its payload, one for each changed page.
+    /// How many page records the payload has, one for each changed page.
     pub(crate) records: u32,
     /// The CRC of the frame before, or of the journal's header.
     pub(crate) previous: u32,
@@ -103,7 +103,7 @@ pub(crate) struct RawCommit {
 const _: () = assert!(size_of::<RawCommit>() == 304);
 
 impl RawRecord {
-    /// The changes of a page: `count` words follow; `crc` is the page's checksum with them.
+    /// The changes of a page: `count` words follow; `crc` is the checksum of the changed page.
     pub(crate) fn new(page: PageId, crc: u32, count: usize) -> Self {
         Self { page: page.0.into(), crc: crc.into(), count: (count as u32).into() }
     }
@@ -116,7 +116,7 @@ impl RawRecord {
         self.crc.get()
     }
 
-    /// The number of words that follow; `None` unless it is 1 to 512.
+    /// How many words follow; `None` unless 1 to 512.
     pub(crate) fn count(&self) -> Option<usize> {
         let count = self.count.get();
         (1..=BUCKETS_PER_PAGE).contains(&count).then_some(count as usize)
@@ -124,7 +124,7 @@ impl RawRecord {
 }
 
 impl RawCommit {
-    /// Counts as of the commit, and the metadata that follows if it has changed.
+    /// The counts as of the commit, and the metadata that follows if it changed.
     pub(crate) fn new(counts: Counts, metadata: Option<&[u8]>) -> Self {
         Self {
             counts: counts.into(),
@@ -137,8 +137,7 @@ impl RawCommit {
         self.counts.into()
     }
 
-    /// The length of the metadata that follows, if it has changed; the outer `None` if the fields contradict each
-    /// other.
+    /// The length of the metadata that follows, if it changed. The outer `None`: the fields contradict each other.
     pub(crate) fn metadata_length(&self) -> Option<Option<usize>> {
         match (self.has_metadata.get(), self.metadata_length.get()) {
             (0, 0) => Some(None),
@@ -166,7 +165,7 @@ impl Header {
         bytes
     }
 
-    /// The header and its CRC; `None` if the bytes are not a right header.
+    /// The header and its CRC; `None` if the bytes are no valid header.
     pub(crate) fn decode(path: &Path, bytes: &[u8]) -> Result<Option<(Self, u32)>> {
         let Some((body, rest)) = bytes.split_at_checked(HEADER_CRC_AT) else { return Ok(None) };
         let (Ok((crc, _)), Ok((raw, _))) = (U32::read_from_prefix(rest), RawHeader::read_from_prefix(body))
@@ -208,7 +207,7 @@ impl RawFrame {
         Self { crc: raw.crc_with(payload).into(), ..raw }
     }
 
-    /// `None` if it has flags that no writer sets.
+    /// `None` if the frame has flags that no writer sets.
     pub(crate) fn head(&self) -> Option<FrameHead> {
         let is_commit = match self.flags.get() {
             0 => false,
@@ -229,7 +228,7 @@ impl RawFrame {
         self.commit.get()
     }
 
-    /// Bytes of the payload, which follows.
+    /// How many bytes the payload has. It follows the header.
     pub(crate) const fn payload(&self) -> usize {
         self.payload.get() as usize
     }
@@ -259,8 +258,8 @@ impl RawFrame {
         payload.len() == self.payload() && self.crc_with(payload) == self.crc()
     }
 
-    /// The length of the frame with its padding, if its magic and its salt are right, and it fits into `room` bytes.
-    /// Does not check the CRC.
+    /// The length of the frame with its padding, if its magic and its salt are right, and it fits into `room` bytes. Does
+    /// not check the CRC.
     pub(crate) fn length(&self, salt: u64, room: u64) -> Option<u64> {
         let length = (FRAME_HEADER as u64 + self.payload() as u64).next_multiple_of(FRAME_ALIGN);
         let right = self.magic == FRAME_MAGIC
@@ -272,7 +271,7 @@ impl RawFrame {
     }
 }
 
-/// Bytes of the indices of `count` changed words, padded.
+/// How many bytes the indices of `count` changed words take, padded.
 pub(crate) const fn indices_size(count: usize) -> usize {
     (2 * count).next_multiple_of(8)
 }

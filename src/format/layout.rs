@@ -17,7 +17,7 @@ pub(crate) const VERSION: (u16, u16) = (1, 0);
 pub(super) const FORGETTING: u64 = 2;
 /// The incompatible feature of unmarked filters: their slots are different.
 pub(super) const UNMARKED: u64 = 4;
-/// The features that this build knows in the mask *incompatible*. It knows none in the other two.
+/// The features that this build knows in the mask *incompatible*. It knows none in the other two masks.
 pub(super) const KNOWN_FEATURES: u64 = FORGETTING | UNMARKED;
 
 pub(crate) const PAGE: u64 = 4096;
@@ -25,46 +25,46 @@ pub(crate) const BUCKETS_PER_PAGE: u32 = 512;
 pub(crate) const PAGES_PER_REGION: u32 = 16;
 pub(crate) const REGION: u64 = PAGE * PAGES_PER_REGION as u64;
 const _: () = assert!(BUCKETS_PER_PAGE * PAGES_PER_REGION == BUCKETS_PER_REGION);
-/// The highest id and commit number of a superblock. Both go up by one, so no real file comes near it.
+/// The highest id and commit number of a superblock. Both rise by one, so no real file comes near this limit.
 pub(super) const MAX_NUMBER: u64 = (1 << 63) - 1;
 
-/// Bytes of each superblock slot; slot A lies at 0, slot B after it.
+/// Bytes in each superblock slot; slot A lies at 0, slot B after it.
 pub(crate) const SUPERBLOCK: u64 = 65_536;
 pub(super) const SLOT_BYTES: usize = SUPERBLOCK as usize;
 /// The offset of the metadata in a slot.
 pub(super) const METADATA_AT: usize = 4096;
 /// The most bytes of metadata.
 pub(crate) const METADATA_LIMIT: usize = 49_152;
-/// Where a slot's own CRC-32 lies: the last four bytes.
+/// Where a slot's own CRC-32 lies: in its last four bytes.
 pub(super) const SLOT_CRC_AT: usize = SLOT_BYTES - 4;
 
 /// Where the live area starts.
 pub(crate) const LIVE: u64 = 2 * SUPERBLOCK;
-/// The state. This offset and those of the other fields of the live area count from [`LIVE`].
+/// The state. Its offset and those of the other fields of the live area count from [`LIVE`].
 pub(crate) const LIVE_STATE: u64 = 0;
 /// Two flags in one word, so that one load reads both: superseded in the low half, poisoned in the high half.
 pub(crate) const LIVE_FLAGS: u64 = 8;
 pub(crate) const LIVE_EPOCH: u64 = 16;
 /// The sequence of the copy of commit, counts and metadata.
 pub(crate) const LIVE_COPY: u64 = 24;
-/// The epoch of a forgetting filter, for lookups to judge by.
+/// The epoch of a forgetting filter, which lookups use to judge expiry.
 pub(crate) const LIVE_NOW: u64 = 32;
 pub(crate) const LIVE_COUNTERS: u64 = 1024;
 pub(crate) const LIVE_METADATA_LENGTH: u64 = 1328;
 pub(crate) const LIVE_METADATA: u64 = 4096;
 pub(crate) const LIVE_SEQUENCES: u64 = LIVE_METADATA + METADATA_LIMIT as u64;
-/// `LIVE_STATE` of a file that no writer has open and whose regions hold every commit. Any other value means that a
-/// writer may have the file.
+/// `LIVE_STATE` of a file that no writer has open and whose regions hold every commit. Any other value: a writer may have
+/// the file.
 pub(crate) const STATE_IDLE: [u8; 8] = *b"gowkidle";
-/// `LIVE_STATE` of a file that a writer has open, or died with.
+/// `LIVE_STATE` of a file that a writer has open, or had open when it died.
 pub(crate) const STATE_IN_USE: [u8; 8] = *b"gowkbusy";
 
 const fn align(value: u64, to: u64) -> u64 {
     value.div_ceil(to) * to
 }
 
-/// The numbers that fix where everything lies in a file, and which keys belong in it. Only [`new`](Self::new) makes
-/// one, so its numbers are always within their bounds.
+/// The numbers that fix where everything lies in a file, and which keys belong in it. Only [`new`](Self::new) makes a
+/// geometry, so its numbers are always within their bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Geometry {
     pub(crate) width: AnyWidth,
@@ -75,7 +75,7 @@ pub(crate) struct Geometry {
     checked: (),
 }
 
-/// A number that no geometry can have.
+/// The error for a field whose value no geometry can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfBounds {
     /// The field's name in the specification.
@@ -117,7 +117,7 @@ impl Geometry {
         Span::new(self.shard, self.regions())
     }
 
-    /// The region of a key, and the fraction left over; [`Error::OtherShard`] for a key of another shard.
+    /// The region of a key, and the fraction that remains; [`Error::OtherShard`] for a key of another shard.
     #[inline]
     pub(crate) fn region_of(self, hash: KeyHash, path: &Path) -> Result<(RegionId, u64)> {
         self.span().region(hash).ok_or_else(|| self.other_shard(hash, path))
@@ -162,12 +162,13 @@ impl Geometry {
         Some(Self { generation: self.generation.checked_sub(1)?, ..self })
     }
 
-    /// The geometry of a filter that is marked, or not if `self` is not.
+    /// The same geometry, marked if `is_marked`.
     pub(crate) const fn marked(self, is_marked: bool) -> Self {
         if is_marked { Self { width: self.width.marked(), ..self } } else { self }
     }
 
-    /// The geometry after one doubling, which marks; `None` if all shards together would have more than 2^32 regions.
+    /// The geometry after one doubling, which marks the filter; `None` if all shards together would have more than 2^32
+    /// regions.
     pub(crate) fn doubled(self) -> Option<Self> {
         let doubled = Self { generation: self.generation + 1, ..self.marked(true) };
         (self.regions() * 2 <= self.shard.most_regions()).then_some(doubled)

@@ -6,7 +6,7 @@ use super::layout::METADATA_LIMIT;
 use crate::cuckoo::KeyRules;
 use crate::error::{Error, Expected, Result};
 
-/// Bytes before the name and the value of each entry: two lengths.
+/// How many bytes precede the name and the value of each entry: two lengths.
 const ENTRY_HEADER: usize = 8;
 
 /// The name of the entry that holds the rules for keys.
@@ -14,11 +14,11 @@ const KEY_RULES: &str = "gowk/key";
 
 /// A small map from name to bytes, at most 48 KiB in all, opaque to the filter.
 ///
-/// It is committed atomically with the keys, and kept when the filter doubles. Use it for data that must agree with the
-/// inserted keys, such as the position in an input.
+/// It is committed atomically with the keys, and survives doublings. Use it for data that must agree with the inserted
+/// keys, such as the position in an input.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metadata {
-    /// By name.
+    /// Sorted by name.
     entries: Vec<(String, Vec<u8>)>,
 }
 
@@ -31,7 +31,7 @@ impl Metadata {
         self.entries.get(self.find(name).ok()?).map(|(_, value)| value.as_slice())
     }
 
-    /// Stores `value` under `name`, replacing a value that is there. The commit checks whether all entries fit.
+    /// Stores `value` under `name`, replacing an earlier value. The commit checks whether all entries fit.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Vec<u8>>) {
         let entry = (name.into(), value.into());
         match self.find(&entry.0) {
@@ -45,12 +45,12 @@ impl Metadata {
         Some(self.entries.remove(self.find(name).ok()?).1)
     }
 
-    /// The place of `name`, or the one where it would be.
+    /// The index of `name`; or, as the error, the index at which to insert it.
     fn find(&self, name: &str) -> Result<usize, usize> {
         self.entries.binary_search_by(|(other, _)| other.as_str().cmp(name))
     }
 
-    /// All entries, by name.
+    /// All entries, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.entries.iter().map(|(name, value)| (name.as_str(), value.as_slice()))
     }
@@ -71,7 +71,7 @@ impl Metadata {
         self.entries.iter().map(|(name, value)| ENTRY_HEADER + name.len() + value.len()).sum()
     }
 
-    /// The bytes of `format-spec/README.md`, section 5.3; [`Error::MetadataFull`] if they would be too many.
+    /// The bytes of `format-spec/README.md`, section 5.3; [`Error::MetadataFull`] if they exceed the limit.
     pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
         let needed = self.encoded_length();
         let mut bytes = Vec::with_capacity(needed.min(METADATA_LIMIT));

@@ -15,8 +15,8 @@ pub(crate) type Page = [u64; BUCKETS_PER_PAGE as usize];
 
 /// Computes page checksums for one file in one generation.
 ///
-/// The uuid, the generation and the page's number go in before its bytes. So a page does not pass in another file,
-/// after a doubling, or in another place.
+/// The checksum covers the uuid, the generation and the page's number before the page's bytes. So a page does not pass in
+/// another file, after a doubling, or in another place.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealer(Hasher);
 
@@ -40,14 +40,14 @@ impl Sealer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DamagedPage {
-    /// Its number, counted from the first region in pages of 4096 bytes.
+    /// The page's number, counted from the first region in pages of 4096 bytes.
     pub page: u64,
-    /// The region it belongs to.
+    /// The region of the page.
     pub region: u64,
 }
 
-/// Adds what a page of a filter of this kind holds to `counts`; false if it holds a slot or a bucket that no writer
-/// stores there.
+/// Counts the slots of a page of a filter of this kind in `counts`. False if the page holds a slot or a bucket that no
+/// writer stores there.
 pub(crate) fn tally<W: Width>(page: &Page, kind: Kind, counts: &mut Counts) -> bool {
     let (mut sound, mut found) = (true, Counts::default());
     for word in page {

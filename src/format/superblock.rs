@@ -1,5 +1,5 @@
-//! The superblock: its bytes, what they mean, and how they are written. [`checks`](super::checks) turns bytes that were
-//! read into a superblock.
+//! The superblock: its bytes, what they mean, and how they are written. [`checks`](super::checks) turns bytes as read
+//! into a superblock.
 
 use std::path::Path;
 
@@ -20,8 +20,8 @@ use crate::error::{Error, Result};
 pub enum Growth {
     /// Never: an insert that finds no room fails with [`Error::Full`](crate::Error::Full).
     ///
-    /// A full counting filter looks long for room: an insert that failed took 1.3 to 7 ms on average, and 10 ms at most
-    /// (2 to 7 slots, a Xeon at 2.1 GHz, `max_kicks` as by default). So stop at the first such error, where many keys may
+    /// A full counting filter searches long for room: an insert that failed took 1.3 to 7 ms on average, and 10 ms at
+    /// most (2 to 7 slots, a Xeon at 2.1 GHz, default `max_kicks`). So stop at the first such error if many keys may
     /// follow.
     Never,
     /// When an insert finds no room and the load is high enough.
@@ -36,7 +36,7 @@ pub(crate) struct Identity {
     pub(crate) kind: Kind,
     pub(crate) hasher: KeyHasher,
     pub(crate) geometry: Geometry,
-    /// In forgetting filters alone.
+    /// `None` in filters that do not forget.
     pub(crate) forgetting: Option<Forgetting>,
 }
 
@@ -52,36 +52,36 @@ impl Identity {
     }
 }
 
-/// The limits and targets given at creation, kept through doublings.
+/// The limits and targets set at creation. Doublings keep them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Policy {
     pub(crate) growth: Growth,
     /// Bytes; 0 is no limit.
     pub(crate) max_file_size: u64,
-    /// The rate asked for at creation; 0 if slots per bucket were given instead.
+    /// The rate requested at creation; 0 if slots per bucket were given instead.
     pub(crate) requested_rate: f64,
-    /// The expected rate that the filter may have when doubled and full again; 0 is no limit.
+    /// The highest expected rate that the filter may have once doubled and full again; 0 is no limit.
     pub(crate) max_rate: f64,
-    /// Keys asked for at creation.
+    /// The number of keys requested at creation.
     pub(crate) capacity: u64,
 }
 
-/// A superblock, every field checked.
+/// A superblock with every field checked.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Superblock {
     /// Higher in the newer of the two slots.
     pub(crate) id: u64,
     pub(crate) identity: Identity,
     pub(crate) policy: Policy,
-    /// The last commit that the regions hold for certain.
+    /// The last commit that the regions certainly hold.
     pub(crate) commit: u64,
-    /// The salt of the journal that continues from there.
+    /// The salt of the journal that continues from this commit.
     pub(crate) salt: u64,
     pub(crate) counts: Counts,
     pub(crate) metadata: Metadata,
 }
 
-/// The counters as stored, in a superblock and in a COMMIT frame alike.
+/// The counters as stored, both in a superblock and in a COMMIT frame.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct RawCounts {
@@ -171,7 +171,7 @@ pub(super) struct RawSuperblock {
     pub(super) clock: U32,
     pub(super) reserved_1: [u8; 4],
 }
-/// Where a slot has the numbers that distinguish a file from another one that was written over it.
+/// The offset of the numbers in a slot that distinguish a file from another that was written over it.
 pub(crate) const UUID_AT: u64 = std::mem::offset_of!(RawSuperblock, uuid) as u64;
 pub(crate) const GENERATION_AT: u64 = std::mem::offset_of!(RawSuperblock, generation) as u64;
 

@@ -30,7 +30,7 @@ const SPEC: &str = include_str!("../../format-spec/README.md");
 /// Appendix A.
 const EXAMPLES: &str = include_str!("../../format-spec/examples.txt");
 
-/// The cells of the table number `nth`, from 0, of a section of the specification; without the table's head.
+/// The cells of table `nth` (from 0) of a section of the specification, without the table's head.
 pub(crate) fn table(section: &str, nth: usize) -> Vec<Vec<String>> {
     let mut tables: Vec<Vec<Vec<String>>> = Vec::new();
     let (mut here, mut inside) = (false, false);
@@ -56,7 +56,7 @@ pub(crate) fn table(section: &str, nth: usize) -> Vec<Vec<String>> {
     rows
 }
 
-/// Whether a sentence of the specification, wherever its lines break, says this.
+/// Whether the specification contains this sentence, wherever its lines break.
 pub(crate) fn says(words: &str) -> bool {
     SPEC.split_whitespace().collect::<Vec<_>>().join(" ").contains(words)
 }
@@ -117,7 +117,7 @@ pub(crate) struct Part {
     pub(crate) field: String,
 }
 
-/// The bytes of the type with which the description of a field begins, as `u32` or `u16[count]`, if it does.
+/// How many bytes the type has that begins a field's description, `u32` or `u16[count]`; `None` without a type.
 fn size_of_type(meaning: &str, names: &[(&str, u64)]) -> Option<usize> {
     let word = meaning.split([' ', ',', ';', ':']).next()?;
     let bits = word.strip_prefix(['u', 'f'])?;
@@ -130,7 +130,7 @@ fn size_of_type(meaning: &str, names: &[(&str, u64)]) -> Option<usize> {
     Some(bits / 8 * items as usize)
 }
 
-/// The rows of a table of offsets, which must follow each other without a gap.
+/// The rows of a table of offsets. They must follow each other without a gap.
 pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Part> {
     let (mut end, mut spare) = (0, Vec::new());
     let rows = table(section, nth).into_iter().map(|row| {
@@ -152,7 +152,7 @@ pub(crate) fn parts(section: &str, nth: usize, names: &[(&str, u64)]) -> Vec<Par
     rows.collect()
 }
 
-/// Compares bytes with a table of offsets; `expected` gives each field's bytes, the rest of it being 0.
+/// Compares bytes with a table of offsets. `expected` gives each field's bytes; the rest of a field must be 0.
 pub(crate) fn assert_parts(bytes: &[u8], parts: &[Part], expected: impl Fn(&str) -> Vec<u8>) {
     for Part { offset, size, field } in parts {
         let mut expected = expected(field);
@@ -179,7 +179,7 @@ pub(crate) fn counts() -> Counts {
     counts
 }
 
-/// By the table of 5.2, independent of `RawCounts`.
+/// Encodes by the table of 5.2, independently of `RawCounts`.
 pub(crate) fn counts_by_table(counts: &Counts) -> Vec<u8> {
     let rows = parts("5.2", 1, &[]);
     let mut bytes = vec![0; 296];
@@ -235,7 +235,7 @@ fn four_3() -> AnyWidth {
     AnyWidth::forgetting(SlotsPerBucket::Four, 3).unwrap().marked()
 }
 
-/// The entry in lane 0 of a bucket of a filter that had R = 3 when it was stored, after so many doublings.
+/// The entry in lane 0 of a bucket of a filter that had R = 3 when it was stored, after this many doublings.
 fn aged<W: Width>(stored: Bucket<W>, hash: KeyHash, doublings: u32) -> Bucket<W> {
     (1..=doublings).fold(stored, |stored, doubling: u32| {
         let right = hash.region(3 << doubling).0.0 % 2 == 1;
@@ -255,7 +255,7 @@ fn after(width: AnyWidth, doublings: u32) -> AnyWidth {
     if doublings > 0 { width.marked() } else { width }
 }
 
-/// The same of a forgetting filter.
+/// Like `superblock`, of a forgetting filter.
 fn forgetting_superblock() -> Superblock {
     let mut superblock = superblock();
     superblock.identity.kind = Kind::Forgetting;
@@ -288,12 +288,12 @@ fn raw(head: Vec<u8>, length: u64) -> RawSuperblocks {
     })
 }
 
-/// Checks a file of which both slots are given; its length is right.
+/// Checks a file with these slots and a valid length.
 fn check(slots: [Vec<u8>; 2], length: u64) -> Result<Superblocks> {
     raw(slots.concat(), length).check(path())
 }
 
-/// The slot, changed and sealed, beside an empty other one.
+/// Checks a file with the slot, changed and sealed; the other slot is empty.
 fn check_changed(superblock: &Superblock, change: impl Fn(&mut [u8])) -> Result<Superblocks> {
     let mut slot = superblock.encode(path()).unwrap();
     change(&mut slot);
@@ -497,7 +497,7 @@ fn the_fields_of_forgetting_are_encoded_as_the_table_says_and_belong_to_that_kin
         // A forgetting filter without the field.
         let lacks = check_changed(&forgetting, |slot| slot[at(field)].fill(0));
         assert_eq!(lacks.is_ok(), field == "refresh", "{field}: {lacks:?}");
-        // Another filter with it.
+        // Another kind of filter with the field.
         let has = check_changed(&set, |slot| slot[at(field)].copy_from_slice(&bytes[at(field)]));
         assert!(has.is_err(), "{field}");
     }
@@ -505,7 +505,7 @@ fn the_fields_of_forgetting_are_encoded_as_the_table_says_and_belong_to_that_kin
         ("expiry_bits", 4),
         ("refresh", 2),
         ("clock", 2),
-        // The newest keys are not refreshed.
+        // Filters of the newest keys do not refresh.
         ("clock", 1),
         ("forget_after", 6 * 0x1_0001 + 1),
         ("epoch_length", 0x5_0000 / 6),
@@ -629,7 +629,7 @@ fn the_live_area_is_written_as_the_table_says() {
     let copy = LiveCopy { commit: 0x5001, counts: counts(), metadata: metadata.clone() };
     live.set_superseded(&file, true).unwrap();
     live.apply([RegionId(2)], &copy, |_| Ok(())).unwrap();
-    // Dead in the middle of the region.
+    // The writer died in the middle of the region.
     live.apply([RegionId(11)], &copy, |_| Err(Error::Poisoned { path: path().into() })).unwrap_err();
     let read = || {
         let mut bytes = vec![0; geometry.file_length() as usize];
@@ -667,7 +667,7 @@ fn the_live_area_is_written_as_the_table_says() {
                 }]
             })
             .collect(),
-        // Written with an ordinary write, elsewhere.
+        // The state is written by an ordinary write, elsewhere.
         "state" => vec![],
         unused if unused.starts_with("unused_") => vec![],
         other => panic!("the table has a new field: {other}"),
@@ -679,8 +679,8 @@ fn the_live_area_is_written_as_the_table_says() {
     assert_parts(&read(), &rows, |field| expected(field, 9, false, true));
 }
 
-/// A lookup by the sequence of a region judges by the epoch that it loads after that sequence: it must not be older than
-/// the region.
+/// A lookup by the sequence of a region judges expiry by the epoch that it loads after that sequence. The epoch must not
+/// be older than the region.
 #[test]
 fn the_epoch_of_a_forgetting_filter_is_stored_before_any_region_is_applied_or_redone() {
     let geometry = superblock().identity.geometry;
@@ -756,13 +756,13 @@ fn widths_and_capacities_are_those_of_the_table() {
     assert_eq!(spec.collect::<Vec<_>>(), ours.collect::<Vec<_>>());
 }
 
-/// The numbers of the code stand in the words of the tables.
+/// The numbers of the code are those in the tables.
 #[test]
 fn the_numbers_in_descriptions_are_those_of_the_code() {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     let (least, most) = (SlotsPerBucket::Two.get(), SlotsPerBucket::Seven.get());
     let head = frame::FRAME_CRC_AT;
-    // The policy of a filter of which nothing was asked, and the bounds of a rate.
+    // The policy of a filter created without options, and the bounds of a rate.
     let none = 0;
     let rate = |rate: f64| {
         check_changed(&superblock(), |slot| slot[160..168].copy_from_slice(&rate.to_le_bytes())).is_ok()
@@ -807,7 +807,7 @@ fn the_numbers_in_descriptions_are_those_of_the_code() {
     for (section, nth, field, expected) in descriptions {
         let rows = table(section, nth);
         let row = rows.iter().find(|row| row[2] == field).unwrap();
-        // To the end of the cell or of the number: nothing of it may follow.
+        // The match must end where the cell or the number ends.
         let (_, rest) =
             row[3].split_once(&expected).unwrap_or_else(|| panic!("{section}, {field}: {}", row[3]));
         assert!(!rest.starts_with(|c: char| c.is_ascii_alphanumeric()), "{section}, {field}: {}", row[3]);
@@ -841,7 +841,7 @@ fn growth_id(growth: Growth) -> u32 {
     RawSuperblock::read_from_prefix(&superblock.encode(path()).unwrap()).unwrap().0.growth.get()
 }
 
-/// `W - T - 1` and the like.
+/// Evaluates `W - T - 1` and similar formulas.
 fn difference(formula: &str, names: &[(&str, u32)]) -> u32 {
     let term = |word: &str| {
         let named = names.iter().find(|(name, _)| *name == word.trim()).map(|(_, number)| *number);
@@ -863,7 +863,7 @@ fn slots_are_called_as_the_table_says() {
         with_width!(slots, W => {
             let (bits, tag_bits) = (W::BITS, W::TAG_BITS);
             let number = |formula: &str| difference(formula, &[("W", bits), ("T", tag_bits)]);
-            // All bits from this one on, so that it is never universal.
+            // All bits from this one on, so that the slot is never universal.
             let ending_at = |bit: u32| Slot::<W>::new((u32::MAX >> (32 - bits)) >> bit << bit);
             assert!(Slot::<W>::new(number(&empty[0])).is_empty());
             let bit = number(&within(&fresh[0], "lowest set bit is bit ", ""));
@@ -937,7 +937,7 @@ fn check_split_digits<W: Width<Marked = W>>(left: &str, right: &str) {
     }
 }
 
-/// By the number of keys in each pair of buckets, which is nearly Poisson's: those with one offset are 4096 pairs.
+/// The number of keys in a pair of buckets is nearly Poisson-distributed: each offset makes 4096 pairs.
 fn chance_of_a_crowded_pair(slots: SlotsPerBucket) -> f64 {
     let offsets = if slots.tag_bits() == 6 { &OFFSET_T6[..] } else { &OFFSET_T10 };
     let mut tags = std::collections::HashMap::new();
@@ -972,7 +972,7 @@ fn the_offset_tables_are_those_of_the_specification() {
     let t6 = include_str!("../../format-spec/offset-t6.txt");
     let t10 = include_str!("../../format-spec/offset-t10.txt");
     let asked = table("3.2", 0);
-    // Buckets of a line and of a page.
+    // Buckets in a line and in a page.
     let (line, page) = (8u16, BUCKETS_PER_PAGE as u16);
     for (column, text, ours) in [(1, t6, &OFFSET_T6[..]), (2, t10, &OFFSET_T10)] {
         let theirs: Vec<u16> = text.split_whitespace().map(|v| u16::from_str_radix(v, 16).unwrap()).collect();
@@ -1041,7 +1041,7 @@ fn the_worked_examples_of_placing_a_key_come_out() {
         assert_eq!(row[4..].iter().map(number).collect::<Vec<_>>(), found, "{row:?}");
     }
     assert_eq!(rows.len(), 42);
-    // One of them, in section 3.4.
+    // One of them stands in section 3.4.
     let row = rows.iter().find(|row| row[0] == "4" && row[2] == "6375636b6f6f" && row[3] == "3").unwrap();
     let names = ["pos", "loc", "region", "rem", "i1", "tag", "i2", "slot"];
     let told: Vec<String> =
@@ -1092,7 +1092,7 @@ fn every_reserved_byte_is_refused_unless_the_minor_version_is_newer() {
     }
     let mut slot = superblock.encode(path()).unwrap();
     let empty = vec![0; SLOT_BYTES];
-    // All of the head's, and a sample of the long empty stretches.
+    // All reserved bytes of the head, and a sample of the long empty stretches.
     for at in reserved.into_iter().filter(|at| *at < 1024 || at % 61 == 0 || at % 4096 > 4090) {
         slot[at] = 0x80;
         seal(&mut slot);
@@ -1127,7 +1127,7 @@ fn an_unknown_feature_means_what_its_mask_says() {
         };
         let refused = set("incompatible");
         if 1 << bit & KNOWN_FEATURES != 0 {
-            // A marked counting filter has neither.
+            // A marked counting filter has neither feature.
             assert_eq!(field_of(refused), "incompatible");
         } else {
             assert!(
@@ -1220,12 +1220,13 @@ fn two_damaged_slots_are_told_from_a_file_that_was_cut_in_them() {
         assert!(
             matches!(error, Error::Length { expected: Expected::AtLeast(least), .. } if least == 2 * SUPERBLOCK)
         );
-        // Nothing is known of the length that it had.
+        // The original length is unknown.
         assert!(told.contains(&format!("{length} bytes long, and not 131072 or more")), "{told}");
     }
 }
 
-/// A later version may compute its checksums in another way. Damage may look like one, but not in both slots alike.
+/// A later version may compute its checksums in another way. Damage may look like a later version, but not equally in
+/// both slots.
 #[test]
 fn slots_without_a_right_checksum_are_of_a_later_version_if_all_of_them_say_so() {
     let refused = |majors: [Option<u16>; 2]| {
@@ -1250,7 +1251,7 @@ fn slots_without_a_right_checksum_are_of_a_later_version_if_all_of_them_say_so()
     }
 }
 
-/// The numbers of a superblock up to their bounds, and one beyond.
+/// The numbers of a superblock up to their bounds, and one above.
 #[test]
 fn ids_commits_metadata_and_counts_are_taken_up_to_their_bounds() {
     type Change = fn(&mut Superblock);
@@ -1284,7 +1285,7 @@ fn ids_commits_metadata_and_counts_are_taken_up_to_their_bounds() {
     assert_eq!(field_of(refused), "metadata length");
 }
 
-/// As many entries as the filter has slots.
+/// Gives the superblock as many entries as the filter has slots.
 fn fill(superblock: &mut Superblock) {
     superblock.counts.by_tail[3] += superblock.identity.geometry.slots_in_all() - superblock.counts.used();
 }
@@ -1361,7 +1362,7 @@ fn the_slots_of_a_forgetting_filter_agree_in_its_rule_and_other_filters_have_non
     }
 }
 
-/// A later minor version may have given them a meaning, which need not be the same in both slots.
+/// A later minor version may use these bytes, and need not use them equally in both slots.
 #[test]
 fn the_fields_of_forgetting_do_not_matter_to_other_filters_of_a_later_minor_version() {
     let newest = superblock();
@@ -1400,7 +1401,7 @@ fn a_kind_that_is_not_known_is_refused_and_a_set_holds_no_copies() {
     assert!(says("in a set, `removed`, `digits` and `saturated` are 0"));
 }
 
-/// The regions of all shards together are no more than the format has, at opening and when a filter doubles.
+/// All shards together have at most as many regions as the format allows, at opening and when a filter doubles.
 #[test]
 fn a_shard_is_one_of_those_there_are_and_all_of_them_fit() {
     let superblock = superblock();
@@ -1463,7 +1464,7 @@ fn rules_for_keys_are_those_that_were_set_and_plain_ones_take_no_entry() {
     assert_eq!(metadata.key_rules(), Some(rules));
 }
 
-/// Repair quarantines a page with anything else on it.
+/// Repair quarantines a page if anything else is on it.
 #[test]
 fn a_page_is_sound_if_each_of_its_buckets_is_one_that_its_kind_stores() {
     let sound = |kind, words: &[u64]| {

@@ -1,9 +1,9 @@
-//! Looks for orphans: commits after the last frame that counts. They show that the journal is damaged, and was not cut
+//! Looks for orphans: commits after the last frame that counts. They show that the journal was damaged, rather than cut
 //! short by a crash (`format-spec/README.md`, section 6.4).
 //!
-//! A frame of up to 16 MiB may begin at each multiple of 512. Reading each of them would read every byte up to
-//! 32,768 times. So the bytes are read once, in order, under one running CRC. The CRC of a frame's payload is
-//! computed from two values of it: for bytes `a` followed by `b`, `crc(ab) = shift(crc(a), |b|) ^ crc(b)`, where
+//! A frame of up to 16 MiB may begin at each multiple of 512. Reading each candidate separately would read every byte up
+//! to 32,768 times. So the bytes are read once, in order, under one running CRC. The CRC of a frame's payload follows
+//! from two values of the running CRC: for bytes `a` followed by `b`, `crc(ab) = shift(crc(a), |b|) ^ crc(b)`, where
 //! `shift` appends zero bytes. Memory is bounded: each frame is judged at most 16 MiB after its beginning was read.
 
 use std::cmp::Reverse;
@@ -32,16 +32,16 @@ struct Candidate {
     claimed: u32,
     /// The CRC of its header up to the CRC field.
     head: u32,
-    /// The running CRC at the beginning of its payload.
+    /// The running CRC before its payload.
     before: u32,
     is_right: Option<bool>,
 }
 
 impl Candidate {
-    /// Decides whether this is a frame; `after` is the running CRC at the end of the payload.
+    /// Decides whether the candidate is a frame; `after` is the running CRC at the end of the payload.
     fn judge(&mut self, after: u32) {
-        // Both the header's CRC and the running CRC before the payload would be shifted. Shifting is linear, so
-        // their exclusive or is shifted once.
+        // Both the header's CRC and the running CRC before the payload need shifting. Shifting is linear, so their
+        // exclusive or is shifted once.
         let crc = shift(self.head ^ self.before, self.payload) ^ after;
         self.is_right = Some(crc == self.claimed);
     }
@@ -59,13 +59,14 @@ struct Search {
     salt: u64,
     /// The length of the file.
     end: u64,
-    /// Ascending by offset; some are judged already.
+    /// Ascending by offset; some are already judged.
     candidates: VecDeque<Candidate>,
-    /// The number of candidates that were taken out at the front.
+    /// How many candidates were removed at the front.
     gone: u64,
-    /// For each candidate that is not judged: the end of its payload, and its number.
+    /// For each candidate not yet judged: the end of its payload, and its number.
     open: BinaryHeap<Reverse<(u64, u64)>>,
-    /// The end of the last right frame. Candidates that begin before it are bytes of its payload, and do not count.
+    /// The end of the last intact frame. Candidates that begin before it are bytes of that frame's payload, and do not
+    /// count.
     covered: u64,
     running: Hasher,
     highest: Option<u64>,
@@ -140,7 +141,7 @@ impl Search {
         Some((candidate, offset + FRAME_HEADER as u64))
     }
 
-    /// Takes the bytes up to `to` into the running CRC, and judges the frames whose payloads end on the way.
+    /// Adds the bytes up to `to` to the running CRC, and judges the frames whose payloads end there or before.
     fn run_to(&mut self, to: u64, at: &mut u64, rest: &mut &[u8]) {
         while let Some(Reverse((end, number))) = self.open.peek().copied().filter(|next| next.0.0 <= to) {
             self.open.pop();
@@ -159,7 +160,7 @@ impl Search {
         (*at, *rest) = (to, behind);
     }
 
-    /// Takes out the candidates in order, up to the first that is not judged; at the end of the file, all of them.
+    /// Removes the candidates in order, up to the first not yet judged; at the end of the file, all of them.
     fn settle(&mut self, is_end: bool) {
         while let Some(Candidate { offset, length, commit, is_right, .. }) = self.candidates.front() {
             if is_right.is_none() && !is_end {

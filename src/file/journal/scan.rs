@@ -39,7 +39,7 @@ pub(in crate::file) struct Broken {
 /// The contents of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// `None` if it is damaged or missing.
+    /// `None` if the header is damaged or missing.
     pub(in crate::file) header: Option<Header>,
     /// The frames of all transactions that count, in order.
     pub(in crate::file) frames: Vec<FrameAt>,
@@ -48,7 +48,8 @@ pub(crate) struct Scan {
     pub(in crate::file) broken: Option<Broken>,
 }
 
-/// Finds the frames that count in a journal. `salt` and `base` are the superblock's, used if the header is not right.
+/// Finds the frames that count in a journal. `salt` and `base` come from the superblock, and are used if the header is
+/// invalid.
 pub(crate) fn scan(file: &File, path: &Path, salt: u64, base: u64) -> Result<Scan> {
     let length = file.metadata().at(path, "look at")?.len();
     scan_source(file, length, path, salt, base)
@@ -130,7 +131,7 @@ impl<F: FileExt> FrameChain<'_, F> {
         Ok(Some((at, content.commit.is_some())))
     }
 
-    /// A frame that is right on its own: magic, salt, length and CRC.
+    /// A frame that is intact in itself: magic, salt, length and CRC.
     fn frame_at(&self, offset: u64) -> io::Result<Option<(FrameAt, RawFrame, Vec<u8>)>> {
         let mut head = [0; FRAME_HEADER];
         if self.length.saturating_sub(offset) < FRAME_HEADER as u64
@@ -166,7 +167,7 @@ pub(in crate::file) struct Content<'a> {
 #[derive(Debug)]
 pub(in crate::file) struct Record<'a> {
     pub(in crate::file) page: PageId,
-    /// The page's checksum with these changes in it.
+    /// The checksum of the changed page.
     pub(in crate::file) crc: u32,
     /// Empty if the words are the whole page.
     indices: &'a [U16],

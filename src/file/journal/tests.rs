@@ -1,10 +1,10 @@
 //! Invariants checked:
 //!
 //! 1. Header, frames, records and COMMIT data lie as the tables of `format-spec/README.md` 6.2 and 6.3 say.
-//! 2. Appended transactions are found again, word for word, for any division into frames.
-//! 3. Damage never changes a transaction: after any flipped bit, any cut, any mixture of old and new frames, the
-//!    transactions that count are the first ones of those written, unchanged; and where later ones lie after
-//!    the damage, the journal is broken and says which commits are lost.
+//! 2. A scan finds appended transactions again, word for word, for any division into frames.
+//! 3. Damage never changes a transaction. After any flipped bit, any cut, any mixture of old and new frames, the
+//!    transactions that count are the first of those written, unchanged. If later ones lie after the damage, the scan
+//!    reports a broken journal and says which commits are lost.
 //! 4. The search for later commits finds the same as trying each place in turn, but reads a number of bytes that is
 //!    linear in the journal's length.
 
@@ -47,7 +47,7 @@ impl Forged {
         crc32fast::hash(&[&self.as_bytes()[..FRAME_CRC_AT], payload].concat())
     }
 
-    /// Section 6.3: the frame's bytes with its padding, if all but its CRC is right.
+    /// Section 6.3: the length of the frame with its padding, if all but its CRC is right.
     fn length(&self, salt: u64, room: u64) -> Option<u64> {
         let payload = self.payload.get() as usize;
         let length = (FRAME_HEADER + payload).next_multiple_of(FRAME_ALIGN as usize) as u64;
@@ -66,7 +66,7 @@ struct Transaction {
     metadata: Option<Vec<u8>>,
 }
 
-/// A transaction found: the words of each page, its counters and metadata.
+/// A transaction that a scan found: the words of each page, its counters and metadata.
 type Found = (Vec<(u64, u32, Words)>, Counts, Option<Vec<u8>>);
 
 struct Written {
@@ -92,7 +92,7 @@ impl Written {
         Self { _dir: dir, files, journal }
     }
 
-    /// Appends a transaction, each of its lists of pages a frame of its own.
+    /// Appends a transaction. Each of its lists of pages becomes a frame of its own.
     fn append(&mut self, commit: u64, transaction: &Transaction) {
         self.append_to(&SystemDisk, commit, transaction);
     }
@@ -135,7 +135,7 @@ impl Scanned {
         scan(&self.0, Path::new("f-journal"), HEADER_OF_TESTS.salt, HEADER_OF_TESTS.base)
     }
 
-    /// The transactions that count, and the break, if there is one.
+    /// The transactions that count, and the break, if any.
     fn transactions(&self) -> (Vec<Found>, Option<Broken>) {
         let scan = self.scan().unwrap();
         let mut transactions = Vec::new();
@@ -321,7 +321,7 @@ fn a_large_transaction_is_divided_into_frames_of_the_limit() {
     let payloads: Vec<usize> = scanned.scan().unwrap().frames.iter().map(|frame| frame.payload).collect();
     assert_eq!(payloads.len(), 2);
     assert!(payloads[0] <= MAX_PAYLOAD && payloads[0] + 4112 > MAX_PAYLOAD, "{payloads:?}");
-    // If only the end of the COMMIT frame does not fit, it gets a frame of its own.
+    // If only the end of the COMMIT frame does not fit, it moves into a frame of its own.
     let full = MAX_PAYLOAD as u64 / 4112;
     transaction.frames[0].truncate(full as usize);
     let rest = (MAX_PAYLOAD as u64 - full * 4112 - 16) / 10;
@@ -332,7 +332,7 @@ fn a_large_transaction_is_divided_into_frames_of_the_limit() {
     assert_eq!(scanned.scan().unwrap().frames.len(), 2);
 }
 
-/// A disk with frames of another length.
+/// A disk on which frames get another length.
 #[derive(Debug)]
 struct Limited(usize);
 
@@ -361,7 +361,7 @@ fn no_frame_is_longer_than_the_limit_whatever_its_records_are() {
     }
 }
 
-/// Every other read of it is interrupted; the others give three bytes.
+/// Every other read is interrupted; the others return three bytes.
 struct Interrupted(std::cell::Cell<usize>);
 
 impl FileExt for Interrupted {
@@ -380,7 +380,7 @@ impl FileExt for Interrupted {
     }
 }
 
-/// Every read of it fails.
+/// Every read fails.
 struct Unreadable(std::cell::Cell<u32>);
 
 impl FileExt for Unreadable {
@@ -404,7 +404,7 @@ fn a_read_that_is_interrupted_goes_on_and_one_that_fails_does_not() {
     assert_eq!(failed.kind(), io::ErrorKind::PermissionDenied);
 }
 
-/// Its commits would be lost.
+/// The journal's commits would be lost.
 #[test]
 fn a_journal_that_cannot_be_opened_is_not_taken_for_none() {
     let written = Written::new();
@@ -517,7 +517,7 @@ fn frames_of_two_attempts_at_one_commit_never_mix() {
         };
         assert_eq!((found, broken), (expected, None), "mixture {mixture:#b}");
     }
-    // A shorter second attempt, with the rest of the first after it.
+    // A shorter second attempt, followed by the rest of the first.
     let short = Transaction { frames: vec![vec![(1, some_words(20, 30))]], metadata: None };
     let (three, _) = written(&[first.clone(), short.clone()]);
     let mut bytes = one.clone();
@@ -539,12 +539,12 @@ fn frames_from_before_a_reset_do_not_count() {
     let scan_all = |bytes: &[u8]| {
         scan(&Scanned::new(bytes).0, Path::new("f-journal"), header.salt, header.base).unwrap()
     };
-    // The power failed before the cut was on the medium.
+    // The power failed before the cut reached the medium.
     let mut bytes = old.clone();
     bytes[..HEADER as usize].copy_from_slice(&header.encode());
     let scan = scan_all(&bytes);
     assert_eq!((scan.header, scan.frames.len(), scan.broken), (Some(header), 0, None));
-    // Or during the write of the header.
+    // Or the power failed during the write of the header.
     bytes[..HEADER as usize / 2].copy_from_slice(&old[..HEADER as usize / 2]);
     let scan = scan_all(&bytes);
     assert_eq!((scan.header, scan.frames.len(), scan.broken), (None, 0, None));
@@ -556,7 +556,7 @@ fn frames_from_before_a_reset_do_not_count() {
     assert_eq!((scan.frames.len(), scan.last, scan.broken), (1, Some(45), None));
 }
 
-/// The frame with its fields changed, sealed again, at the end of a journal with one transaction.
+/// Scans a journal with one transaction and, at its end, the frame with its fields changed and sealed again.
 fn scan_changed(change: impl Fn(&mut Forged, &mut Vec<u8>)) -> (Vec<Found>, Option<Broken>) {
     let first = Transaction { frames: vec![vec![(2, some_words(3, 1))]], metadata: None };
     let second = Transaction { frames: vec![vec![(5, some_words(3, 1))]], metadata: Some(b"abc".to_vec()) };
@@ -689,7 +689,7 @@ impl FileExt for Counted<'_> {
     }
 }
 
-/// The rule of the specification word by word: each place in turn is tried, and its payload read.
+/// The rule of the specification, word for word: tries each place in turn, and reads its payload.
 fn highest_by_trying(source: &impl FileExt, mut offset: u64, end: u64, salt: u64) -> Option<u64> {
     let mut highest = None;
     while offset < end {
@@ -709,7 +709,7 @@ fn highest_by_trying(source: &impl FileExt, mut offset: u64, end: u64, salt: u64
     highest
 }
 
-/// A frame of that commit at that place, right if it is sealed.
+/// Puts a frame of this commit in this place; it is intact if it is sealed.
 fn put_frame(bytes: &mut [u8], at: usize, payload: u32, commit: u64, sealed: bool) {
     let mut raw = Forged::read_from_bytes(&[0; FRAME_HEADER]).unwrap();
     (raw.magic, raw.salt) = (FRAME_MAGIC, HEADER_OF_TESTS.salt.into());
@@ -729,7 +729,7 @@ fn scan_counted(source: &Counted<'_>) -> Scan {
 
 #[test]
 fn a_journal_made_to_be_read_over_and_over_is_read_twice() {
-    // A header that looks like a frame's at each place, each frame as long as the rest of the journal allows.
+    // A header that looks like a frame's in each place. Each frame is as long as the rest of the journal allows.
     let mut bytes = vec![0x5a; 4 << 20];
     bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
     for at in (HEADER as usize..bytes.len()).step_by(FRAME_ALIGN as usize) {
@@ -757,7 +757,7 @@ fn a_journal_is_broken_where_trying_each_place_in_turn_finds_it_so() {
         let mut bytes: Vec<u8> = (0..length).map(|_| random(256) as u8).collect();
         let header = HEADER_OF_TESTS.encode();
         bytes[..HEADER as usize].copy_from_slice(&header);
-        // From the last one to the first, so that sealed frames contain those after them. Some are past the end, not
+        // From the last place to the first, so that sealed frames contain those after them. Some are past the end, not
         // aligned, or longer than a frame may be.
         for place in (1..length / 512 + 1).rev() {
             let payload = match random(12) {
@@ -793,7 +793,7 @@ fn frames_behind_the_end_are_found_past_many_chunks_and_long_payloads() {
     for (payload, sealed) in [(MAX_PAYLOAD as u32, true), (MAX_PAYLOAD as u32, false), (1 << 20, true)] {
         let mut bytes = vec![3; 40 << 20];
         bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
-        // One after the long one, and one inside it, which counts only where the long one does not.
+        // One frame after the long one, and one inside it, which counts only if the long one does not.
         put_frame(&mut bytes, 30 << 20, 777, 50, true);
         put_frame(&mut bytes, (5 << 20) + 512 * 9, 1 << 14, 60, true);
         put_frame(&mut bytes, 5 << 20, payload, 45, sealed);
@@ -805,12 +805,12 @@ fn frames_behind_the_end_are_found_past_many_chunks_and_long_payloads() {
     }
 }
 
-/// As if somebody cut it meanwhile.
+/// As if another process cut the journal during the scan.
 #[test]
 fn a_journal_that_ends_before_its_length_is_searched_up_to_its_end() {
     let mut bytes = vec![3; 1 << 17];
     bytes[..HEADER as usize].copy_from_slice(&HEADER_OF_TESTS.encode());
-    // The first one's payload would end past the last byte.
+    // The first frame's payload would end past the last byte.
     put_frame(&mut bytes, HEADER as usize, 1 << 20, 45, false);
     put_frame(&mut bytes, 1 << 16, 777, 50, true);
     let Header { salt, base, .. } = HEADER_OF_TESTS;

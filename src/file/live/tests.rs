@@ -1,19 +1,18 @@
 //! The protocol of sequences and epoch, in a model of memory.
 //!
-//! The code under test is the real one, above a memory that loom provides: a load may return any value that the memory
-//! model allows, and every order of the threads' steps is tried. Only the regions are a model: two buckets a region, in
-//! one of which a key lies. The writer's own loads bypass loom: no other thread stores, so it finds the value that it
-//! stored last; and loom 0.7 does not try all orders of a load by one thread with a store by another that has itself
+//! The code under test is the real code, above a memory that loom provides: a load may return any value that the memory
+//! model allows, and loom tries every order of the threads' steps. Only the regions are a model: two buckets a region,
+//! one of which holds a key. The writer's own loads bypass loom: no other thread stores, so the writer finds the value
+//! that it stored last. Loom 0.7 does not try all orders of a load by one thread with a store by another that has itself
 //! loaded the same word in between. `every_value_is_tried` fails if some orders are not tried.
 //!
-//! Invariants checked, beside a commit, two commits, a commit to several regions, and a recovery of what a dead
-//! writer left:
+//! Invariants checked during a commit, two commits, a commit to several regions, and a recovery after a dead writer:
 //!
 //! 1. A key that is stored all the time is never reported absent, although the writer moves it.
 //! 2. Counters are those of one commit.
 //! 3. A private replay gives no answer once the file has changed.
 //! 4. A lookup ends if there is no writer, or if the writer has finished.
-//! 5. The shortcut (`shortcut.rs`) never reports such a key absent, and gives no answer once a flag is set.
+//! 5. The shortcut (`shortcut.rs`) never reports such a key absent, and gives no answer after a flag was set.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -68,7 +67,7 @@ struct Words {
 struct Memory(Arc<Words>);
 
 impl Memory {
-    /// Nothing is being applied; the key lies in the first bucket of each region.
+    /// No commit is being applied; the key lies in the first bucket of each region.
     fn new() -> Self {
         Self(Arc::new(Words {
             flags: Word::new(0),
@@ -187,7 +186,7 @@ fn set_flag(memory: &Memory, flag: u64) {
     live(memory).set_flag(flag, true, store).unwrap();
 }
 
-/// A lookup as readers make it, which looks a given number of times more before it gives up.
+/// A lookup as readers make it. It retries up to `patience` times before it gives up.
 fn lookup(memory: &Memory, region: RegionId, patience: u32) -> Option<bool> {
     let mut left = patience;
     let wait = || {
@@ -212,8 +211,8 @@ fn shortcut(memory: &Memory, noted: &AtomicU64) -> Option<bool> {
     memory.is_still(epoch).then_some(found)
 }
 
-/// Runs `reader` beside `writer` in every interleaving; or, if that would take long, in every one in which each thread
-/// is interrupted at most a given number of times.
+/// Runs `reader` beside `writer` in every interleaving. If that would take long, runs only interleavings in which each
+/// thread is interrupted at most a given number of times.
 fn explore(
     interruptions: Option<usize>,
     memory: impl Fn() -> Memory + Send + Sync + 'static,
@@ -301,7 +300,7 @@ fn the_shortcut_never_finds_a_key_absent_that_a_commit_moves() {
 #[test]
 fn the_shortcut_answers_nothing_once_a_flag_is_set() {
     for flag in [SUPERSEDED, POISONED] {
-        // The bucket stands for the later event: the rename, or the state that the writer leaves.
+        // The bucket stands for the later event: the rename, or the state word that the writer leaves.
         explore(
             None,
             Memory::new,
@@ -325,7 +324,7 @@ fn what_a_dead_writer_left_is_never_believed_before_or_while_it_is_recovered() {
     for region in [FIRST, SECOND] {
         explore(
             None,
-            // Dead in the middle of the first region; the journal moves the key of both.
+            // The writer died in the middle of the first region; the journal moves the key in both.
             || {
                 let memory = Memory::new();
                 SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
@@ -367,7 +366,7 @@ fn counters_of_the_last_commit_are_those_of_one_and_can_be_had_while_the_next_is
             let applying = memory.sequence(FIRST) == 3;
             match memory.last_live_copy() {
                 Some(copy) => assert_eq!(copy.commit, copy.counts.inserted),
-                // Published by then, or just being.
+                // Once the region is being applied, the copy has been stored or is being stored.
                 None => assert!(!applying || memory.live_word(LIVE_COPY) != 2),
             }
         },
@@ -380,7 +379,7 @@ fn a_private_replay_answers_nothing_once_the_file_goes_on() {
         None,
         || {
             let memory = Memory::new();
-            // A dead writer's, so that there is something to replay.
+            // The epoch of a dead writer, so that there is something to replay.
             SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
             memory
         },
@@ -390,7 +389,7 @@ fn a_private_replay_answers_nothing_once_the_file_goes_on() {
             apply(memory, 3, &[FIRST], [0, KEY]);
         },
         |memory| {
-            // The second bucket was replayed and is private; the first is read where it is.
+            // The second bucket was replayed and is private. The first is read from the file.
             let found = memory.bucket(FIRST, 0).load() == KEY;
             assert!(found || !memory.is_still(5));
         },
@@ -402,7 +401,7 @@ fn counters_are_those_of_one_commit_while_a_file_is_recovered() {
     explore(
         None,
         || {
-            // Dead while it stored them; the regions are as they were.
+            // The writer died while storing them; the regions are as they were.
             let memory = Memory::new();
             SharedMemory::set_word(&memory, word(LIVE_EPOCH), 5);
             SharedMemory::set_word(&memory, word(LIVE_COUNTERS), 2);
@@ -448,7 +447,7 @@ fn lookups_come_to_an_end() {
         assert_eq!(lookup(&memory, FIRST, 0), Some(true));
         memory.write(FIRST, [0, 0]);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
-        // The writer died in the middle of another region: the sequence of this one shows that it is whole.
+        // The writer died in the middle of another region. The sequence of this region shows that it is whole.
         SharedMemory::set_word(&memory, word(LIVE_EPOCH), 7);
         assert_eq!(lookup(&memory, FIRST, 0), Some(false));
         SharedMemory::set_half(&memory, half(LIVE_SEQUENCES), 5);
@@ -478,15 +477,15 @@ fn what_cannot_be_read_is_not_called_a_full_disk() {
     }
 }
 
-/// A memory that notes what is reserved, and takes no store to anything else.
+/// A memory that records reservations, and refuses stores to anything else.
 struct Reserving {
     words: Vec<Cell<u64>>,
     reserved: RefCell<Vec<Range<usize>>>,
-    /// The pages stored to.
+    /// The pages that were stored to.
     stored: RefCell<BTreeSet<usize>>,
 }
 
-/// A live area of so many regions.
+/// A live area of this many regions.
 fn reserving(regions: u64) -> Live<Reserving> {
     let words = vec![Cell::new(0); word(LIVE_SEQUENCES + 4 * regions) + 1];
     let memory = Reserving { words, reserved: RefCell::default(), stored: RefCell::default() };
@@ -536,7 +535,7 @@ impl SharedMemory for Reserving {
     fn fence(_: Ordering) {}
 }
 
-/// On a full disk, a store to what is not reserved would kill the process.
+/// On a full disk, a store to an unreserved page would kill the process.
 #[test]
 fn nothing_is_stored_that_was_not_reserved() {
     const REGIONS: u64 = 5001;
@@ -625,7 +624,7 @@ fn a_full_disk_is_called_that_where_the_bytes_can_be_read() {
         let live = Live { memory, file: Some(file.try_clone().unwrap()), path: PathBuf::new() };
         live.reserve_bytes(4 * PAGE - 8..4 * PAGE)
     };
-    // A block beside them could not be read.
+    // A block beside these bytes could not be read.
     reserve(1).unwrap();
     match reserve(2) {
         Err(Error::Io { op: "write", source, .. }) => assert_eq!(source.kind(), io::ErrorKind::StorageFull),
@@ -649,7 +648,7 @@ fn a_copy_in_memory_is_that_of_an_idle_file() {
     assert_eq!(before, None, "a word of the superblocks");
 }
 
-/// As a commit would store it, and read by the same functions.
+/// Stores the copy as a commit does, and reads it by the same functions.
 #[test]
 fn the_live_area_of_a_new_file_is_that_of_its_commit() {
     let geometry = geometry(3);

@@ -7,14 +7,14 @@
 //! Invariants checked, in every state that can be reached:
 //!
 //! 1. A lookup finds every commit that was acknowledged before it began.
-//! 2. What was acknowledged, or seen by a reader, is never lost: the file and the journal under FILE's names always
-//!    give it.
+//! 2. A commit that was acknowledged, or seen by a reader, is never lost: the file and the journal under FILE's names
+//!    always give it.
 //! 3. There are never two writers, and nobody changes a file that another is changing.
 //! 4. From every state, all processes that live can come to their ends.
-//!
-//! That the model is of this code: the real code, run alone, makes the very calls to the disk that the programs
-//! name, in their order and under the same locks. That the model can fail: each of a list of changes to the
-//! programs violates an invariant.
+//! 4. From every state, all live processes can reach their ends.
+//! That the model is of this code: the real code, run alone, makes the calls to the disk that the programs name, in the
+//! same order and under the same locks. That the model can fail: each of a list of changes to the programs violates an
+//! invariant.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -30,27 +30,27 @@ enum Step {
     Open,
     GateShared,
     GateExclusive,
-    /// Gives the gate up and starts over if another has the lock exclusively.
+    /// Gives up the gate and starts over if another process has the lock exclusively.
     LockShared,
-    /// Goes on without the lock if another has it exclusively.
+    /// Continues without the lock if another process has it exclusively.
     LockSharedIfFree,
-    /// Starts over if the name leads elsewhere.
+    /// Starts over if the name leads to another file.
     Compare,
     SyncFolder,
-    /// For readers: gives up both locks and recovers first where that is needed.
+    /// For readers: if recovery is due, gives up both locks and recovers first.
     LeaveIfRecoveryIsDue,
-    /// Skips the recovery where none is needed.
+    /// Skips the recovery if none is due.
     SkipUnlessRecoveryIsDue,
     RewriteJournal,
     MakeOdd,
-    /// The regions are between two commits now.
+    /// The regions are then between two commits.
     RedoPart,
     RedoAll,
     ClearSuperseded,
     MakeEven,
     Superblocks,
     ResetJournal,
-    /// A conversion gives the shared lock up before it tries the exclusive one.
+    /// A conversion gives up the shared lock before it tries the exclusive one.
     DropLock,
     LockExclusive,
     SetBusy,
@@ -73,12 +73,12 @@ enum Step {
 }
 use Step::*;
 
-/// The calls to the disk that the real code makes in a step, repetitions left out.
+/// The calls to the disk that the real code makes in a step, without repetitions.
 const fn calls(step: Step) -> &'static [&'static str] {
     match step {
         SyncFolder => &["sync folder"],
         RewriteJournal => &["sync folder", "write journal", "sync journal"],
-        // A recovery also writes the newest slot again, after the pages.
+        // After the pages, a recovery also writes the newest slot again.
         RedoAll => &["write data"],
         Superblocks => &["sync data", "write data", "sync data", "write data", "sync data"],
         ResetJournal => &["write journal", "cut journal", "sync journal"],
@@ -91,7 +91,7 @@ const fn calls(step: Step) -> &'static [&'static str] {
     }
 }
 
-/// What processes do, step by step.
+/// The steps of each kind of process.
 type Programs = explorer::Programs<Step>;
 
 const WRITE: usize = 0;
@@ -143,14 +143,14 @@ fn programs() -> Programs {
     ])
 }
 
-/// A data file. Its number is its generation.
+/// A data file. Its index is its generation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct DataFile {
     busy: bool,
     superseded: bool,
-    /// The epoch is odd.
+    /// Whether the epoch is odd.
     odd: bool,
-    /// The regions are somewhere between two commits.
+    /// Whether the regions are somewhere between two commits.
     torn: bool,
     /// The commit that the regions hold.
     data: u8,
@@ -197,13 +197,13 @@ struct Process {
     program: u8,
     at: u8,
     inode: u8,
-    /// Of a reader that is opening: another has the writer lock exclusively.
+    /// Of a reader that is opening the file: whether another process has the writer lock exclusively.
     beside: bool,
-    /// The newest commit acknowledged when the lookup began.
+    /// The newest commit acknowledged before the lookup began.
     floor: u8,
     /// Commits or lookups still to be made.
     left: u8,
-    /// The number of the commit under way.
+    /// The number of the commit that is being made.
     commit: u8,
     /// Dead; its locks may not be released yet.
     dead: bool,
@@ -217,7 +217,7 @@ struct World {
     gates: [Lock; 2],
     lock: Lock,
     journal: JournalFile,
-    /// The newest commit that was reported.
+    /// The newest commit that a writer acknowledged or a reader reported.
     told: u8,
     deaths: u8,
     processes: [Option<Process>; 3],
@@ -254,7 +254,7 @@ impl World {
         &mut self.inodes[usize::from(number)]
     }
 
-    /// What the journal means to this file, by the real table.
+    /// What the real table decides about the journal for this file.
     fn decision(&self, number: u8) -> Decision {
         let JournalFile { generation, base, last } = self.journal;
         let superblock = self.inodes[usize::from(number)].superblock;
@@ -277,7 +277,7 @@ impl World {
         busy || odd || self.journal.last > self.journal.base
     }
 
-    /// The commit that FILE and the journal hold, if the next thing is a recovery.
+    /// The commit that FILE and the journal hold, if the next step is a recovery.
     fn kept(&self) -> Outcome<u8> {
         let DataFile { torn, data, superblock, .. } = self.inodes[usize::from(self.name)];
         match self.decision(self.name) {
@@ -289,7 +289,7 @@ impl World {
         }
     }
 
-    /// A dead process loses one lock or the other first.
+    /// A dead process loses either lock first.
     fn freed(&self, me: u8) -> Vec<Self> {
         let mut worlds = Vec::new();
         if self.lock.is_held(me) {
@@ -398,7 +398,7 @@ impl Model for World {
         match step {
             Open => {
                 let start = if process.writer { WRITE } else { READ };
-                // At the end of a program: from the start.
+                // At the end of a program, the process starts over.
                 if process.at > 0 {
                     to(&mut next, start);
                 } else {
@@ -494,7 +494,7 @@ impl Model for World {
         let process = self.processes[index].filter(|process| !process.dead && !process.ended)?;
         let mut next = *self;
         next.deaths = self.deaths.checked_sub(1)?;
-        // Nothing else of a dead process matters.
+        // Nothing else in a dead process matters.
         next.processes[index] = Some(Process {
             dead: true,
             program: 0,
@@ -517,7 +517,7 @@ impl Model for World {
 const W: Option<bool> = Some(true);
 const R: Option<bool> = Some(false);
 
-/// Who takes part, the commits or lookups of each, and how many die.
+/// Each cast: who takes part, how many commits or lookups each makes, and how many die.
 const CASTS: [([Option<bool>; 3], u8, u8); 4] =
     [([W, R, None], 2, 2), ([W, W, None], 2, 2), ([W, W, R], 1, 2), ([W, R, R], 1, 2)];
 
@@ -536,8 +536,9 @@ fn no_order_of_steps_and_deaths_breaks_an_invariant() {
 const NAMES: [&str; 9] =
     ["write", "commit", "publish", "close", "read", "recover", "lookup", "start over", "give up"];
 
-/// The steps left out, and the neighbours swapped, that break an invariant without a power cut. The others lose what
-/// protects from power cuts (the syncs, the rewritten journal, the state), what another step protects too, or only time.
+/// The steps left out, and the neighbours swapped, that break an invariant without a power cut. The other changes lose
+/// only time, or protection from power cuts (the syncs, the rewritten journal, the state), or protection that another
+/// step also gives.
 const BREAKING: [&str; 38] = [
     "write: without GateExclusive",
     "write: without LockShared",
@@ -585,8 +586,8 @@ fn removing_or_swapping_steps_breaks_an_invariant() {
     assert_each_breaks(&starts, &programs(), &NAMES, &BREAKING);
 }
 
-/// What the first process of this world calls the disk for, alone, with the state of gate and writer lock then; an
-/// open writer does what `choices` say.
+/// The calls to the disk of this world's first process, run alone, each with the state of gate and writer lock at that
+/// moment. An open writer does what `choices` say.
 fn calls_of(mut world: World, choices: &[usize]) -> Vec<String> {
     let (programs, mut choices, mut told) = (programs(), choices.iter().peekable(), Vec::new());
     let state = |lock: Lock| match lock {
@@ -611,7 +612,7 @@ fn calls_of(mut world: World, choices: &[usize]) -> Vec<String> {
     told
 }
 
-/// Writes down what it is called for, as `calls_of` does.
+/// Records the calls to the disk, as `calls_of` does.
 #[derive(Debug)]
 struct Probe {
     files: Files,
@@ -696,7 +697,7 @@ impl Disk for Probe {
     }
 }
 
-/// A closed filter, and one whose writer died with a commit that is only in its journal for certain.
+/// A closed filter, and a filter whose writer died with a commit that is certain only in its journal.
 fn filters(dir: &Path) -> [Files; 2] {
     let (closed, left) = (dir.join("closed"), dir.join("left"));
     let mut writer = Options::new().capacity(1000).create(&closed).unwrap();

@@ -1,5 +1,5 @@
-//! Invariants checked: a writer holds a lock on the file that its lock file's name leads to, even if somebody removes
-//! the file while the writer opens; and while a writer verifies all pages at opening, others can open the file.
+//! Invariants checked: a writer holds a lock on the file that its lock file's name leads to, even if another process
+//! removes that file while the writer opens. While a writer verifies all pages at opening, others can open the file.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,8 @@ fn filter(dir: &Path) -> Files {
     Files::new(&path).unwrap()
 }
 
-/// Removes the lock file in the first sync of the folder: after a writer has taken its lock, and before it converts it.
+/// Removes the lock file in the first sync of the folder: after a writer has taken the shared lock, and before it
+/// converts the lock.
 #[derive(Debug)]
 struct Removing {
     lock: PathBuf,
@@ -55,7 +56,7 @@ fn a_lock_file_removed_before_the_lock_is_converted_is_made_again() {
     assert!(fs2::FileExt::try_lock_exclusive(&named).is_ok());
 }
 
-/// Lets a reader open the file, look up a key and close, while a writer reads the first page of the regions.
+/// While a writer reads the first page of the regions, lets a reader open the file, look up a key and close.
 #[derive(Debug)]
 struct Beside {
     files: Files,
@@ -90,7 +91,7 @@ fn others_open_the_file_while_a_writer_verifies_all_of_it() {
     writer.close().unwrap();
 }
 
-/// A disk whose folders cannot be synced, or on which no room can be taken, for this reason.
+/// A disk that fails, with this error, to sync folders or to reserve room.
 #[derive(Debug)]
 enum Refusing {
     Sync(Errno),
@@ -113,8 +114,8 @@ impl Disk for Refusing {
     }
 }
 
-/// Without the right to sync, or on a file system that has no such call, readers go on; on a disk that fails, a power
-/// cut could take the file back that they have answered from.
+/// Without the right to sync, or on a file system without that call, readers continue. On a disk that fails, they do not:
+/// a power cut could undo the file from which they answered.
 #[test]
 fn a_filter_is_read_without_a_sync_for_a_lack_of_rights_and_not_where_the_disk_fails() {
     let dir = tempfile::tempdir().unwrap();
@@ -162,7 +163,7 @@ fn a_device_is_no_filter_and_a_folder_is_called_one() {
     }
 }
 
-/// Calls `poll` with attempts that have these outcomes, each after that time. Returns how many were made.
+/// Calls `poll` with attempts of these outcomes and durations. Returns how many attempts were made.
 fn polled<const N: usize>(wait: Duration, outcomes: [(Attempt<()>, Duration); N]) -> (Result<()>, usize) {
     let (mut outcomes, mut made) = (outcomes.into_iter(), 0);
     let outcome = poll(Path::new("f"), wait, |_| {
@@ -182,7 +183,7 @@ fn a_writer_waits_as_long_as_it_was_told_to_and_longer_for_one_that_is_dying() {
     assert!(matches!(polled(never, outcomes), (Ok(()), 4)));
     assert!(matches!(polled(soon, [(Locked, soon)]), (Err(Error::Locked { .. }), 1)));
     assert!(matches!(polled(soon, [(Present, DYING)]), (Err(Error::Locked { .. }), 1)));
-    // The second attempt is the last one: the first took all the time that there is for openings.
+    // The second attempt is the last: the first took all the time for openings.
     let outcomes = [(StartOver, OPENINGS), (StartOver, soon)];
     assert!(matches!(polled(soon, outcomes), (Err(Error::Busy { op: "opened", .. }), 1..=2)));
 }
@@ -191,7 +192,7 @@ fn read(path: &PathBuf) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-/// The files of a filter with a key, as a power cut leaves them while a writer has it.
+/// The files of a filter with a key, as a power cut leaves them while a writer has the filter open.
 fn in_use(dir: &Path, name: &str) -> Files {
     let of_writer = Files::new(&dir.join(format!("{name}-of-writer"))).unwrap();
     let mut writer = Options::new().capacity(1000).create(&of_writer.data).unwrap();
@@ -217,11 +218,11 @@ fn readers_do_without_a_recovery_for_a_lack_of_room_and_not_where_the_disk_fails
     }
 }
 
-/// What happens when a process that recovers a filter makes the lock file.
+/// What happens when a recovering process creates the lock file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meanwhile {
     Nothing,
-    /// A file takes the filter's name.
+    /// Another file takes the filter's name.
     Replaced,
     /// The lock file loses its name.
     Unlocked,
@@ -247,7 +248,7 @@ impl Disk for Recovering {
     }
 }
 
-/// It would replay the journal of one file in another, or beside a writer with another lock file.
+/// A process would replay the journal of one file in another, or beside a writer with another lock file.
 #[test]
 fn a_reader_recovers_only_the_file_and_under_the_lock_that_have_the_names() {
     for meanwhile in [Meanwhile::Nothing, Meanwhile::Replaced, Meanwhile::Unlocked] {
@@ -289,7 +290,7 @@ fn a_reader_recovers_nothing_that_a_writer_has_whose_lock_file_was_removed() {
     assert!(Options::new().read(&files.data).unwrap().contains(b"c").unwrap());
 }
 
-/// The number of open files of this process that are `inode`.
+/// How many open files of this process are `inode`.
 #[cfg(target_os = "linux")]
 fn opened(inode: Inode) -> usize {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -322,14 +323,14 @@ fn a_reader_whose_file_is_replaced_while_it_opens_opens_the_new_one() {
     });
 }
 
-/// The calls that the thread of this folder in `/proc` has made to read.
+/// How many reads the thread with this folder in `/proc` has made.
 #[cfg(target_os = "linux")]
 fn reads(thread: &Path) -> u64 {
     let told = std::fs::read_to_string(thread.join("io")).unwrap();
     told.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse().unwrap()
 }
 
-/// A writer writes both between two looks at them.
+/// A writer writes both superblocks between two looks at them.
 #[cfg(target_os = "linux")]
 #[test]
 fn torn_superblocks_are_read_again_beside_a_writer_and_not_without_one() {
@@ -349,7 +350,7 @@ fn torn_superblocks_are_read_again_beside_a_writer_and_not_without_one() {
         let (before, is_over) = (reads(&thread), AtomicU32::new(0));
         thread::scope(|scope| {
             scope.spawn(|| {
-                // More than `reads` itself makes and a look at the superblocks.
+                // More reads than `reads` itself makes plus one look at the superblocks.
                 while is_over.load(Ordering::SeqCst) == 0 && reads(&thread) < before + 10 {
                     thread::yield_now();
                 }
@@ -362,6 +363,6 @@ fn torn_superblocks_are_read_again_beside_a_writer_and_not_without_one() {
             !outcome
         })
     };
-    // The other thread may be held up for longer than the superblocks are read again.
+    // The other thread may be delayed for longer than the superblocks are read again.
     assert!((0..100).any(|_| attempt()));
 }

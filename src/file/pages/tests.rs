@@ -1,4 +1,4 @@
-//! Invariants checked: the map of intact pages has a bit for each page alone; and an opening takes no memory for pages
+//! Invariants checked: the map of intact pages has a separate bit for each page; and an opening takes no memory for pages
 //! that a file only claims to have.
 
 use std::fs::{File, OpenOptions};
@@ -29,7 +29,7 @@ fn touched_pages_are_remembered_one_by_one_until_all_are() {
     }
 }
 
-/// A copy that counted fewer would be believed before all of it was verified.
+/// A copy that counted too few pages would be trusted before all of it was verified.
 #[test]
 fn a_copy_in_memory_has_as_many_pages_to_verify_as_the_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn claiming(path: &Path, dir: &Path) -> u64 {
     geometry.regions()
 }
 
-/// The most memory that this process has had, in KiB.
+/// The peak memory of this process, in KiB.
 #[cfg(target_os = "linux")]
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -83,7 +83,7 @@ fn peak() -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
 
-/// In a process of its own, in which nothing else takes memory.
+/// Runs in a process of its own, so that nothing else takes memory.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_of_holes_takes_no_memory_for_the_regions_that_it_claims() {
@@ -91,7 +91,7 @@ fn a_file_of_holes_takes_no_memory_for_the_regions_that_it_claims() {
     if let Some(path) = std::env::var_os(FILE) {
         let before = peak();
         let reader = Options::new().sealed(false).read(&path).unwrap();
-        // Zeros do not match their checksum. Each lookup takes the pages that it reads, and no more.
+        // Zeros do not match their checksum. Each lookup takes memory only for the pages that it reads.
         for key in 0..100_u32 {
             assert!(matches!(reader.contains(key.to_le_bytes()), Err(Error::Damaged { .. })));
         }

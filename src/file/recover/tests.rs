@@ -1,8 +1,8 @@
 //! Invariants checked:
 //!
-//! 1. The decision about a journal is the one of the table in `format-spec/README.md` 6.7, for every kin and all
-//!    possible contents; each row of the table decides some case.
-//! 2. The kin of a journal is the one of the table there, for every way in which a header can differ.
+//! 1. The decision about a journal follows the table in `format-spec/README.md` 6.7, for every kin and all possible
+//!    contents; each row of the table decides some case.
+//! 2. The kin of a journal follows the table there, for every way in which a header can differ.
 //! 3. A refusal names the commits in the journal, and a transaction that counts but holds impossible values is refused.
 
 use super::*;
@@ -205,7 +205,7 @@ fn a_transaction_that_says_what_cannot_be_makes_the_journal_broken() {
     let message = check_counts(Path::new("f"), &too_many, &identity).unwrap_err();
     let expected = Expected::Between(0, geometry.slots_in_all());
     assert!(matches!(message, Error::Field { expected: found, .. } if found == expected));
-    // Counters that a counting filter may have, and a set may not.
+    // Counters that a counting filter may have, and that a set may not have.
     let set = Identity { kind: Kind::Set, ..identity };
     for (name, counts) in [
         ("digits", Counts { digits: 1, ..Counts::default() }),
