@@ -11,10 +11,10 @@
 //!
 //! Invariants (`format-spec/README.md`, section 7):
 //!
-//! 1. "Absent" is answered only if nothing was applied around the reads.
+//! 1. A lookup answers "absent" only if nothing was applied around its reads.
 //! 2. Readers see only durable commits.
-//! 3. While a file says that it is superseded, a reader looks at the name before every answer. Otherwise it looks
-//!    before every batch, in `reload`, and twice a second in single lookups through [`Lookups`].
+//! 3. While a file says that it is superseded, a reader looks at the name before every answer. Otherwise it looks before
+//!    every batch, in `reload`, and twice a second in single lookups through [`Lookups`].
 
 mod in_memory;
 mod lookup;

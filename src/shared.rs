@@ -1,15 +1,16 @@
 //! Group commit: one filter that many threads and tasks change, with one commit for all that they bring.
 //!
-//! Uses [`read`](crate::read) and [`write`](crate::write). `queue.rs` has what waits, and the thread that owns the writer;
-//! `pending.rs` has the answer that a caller waits for.
+//! Uses [`read`](crate::read) and [`write`](crate::write). `queue.rs` has the waiting changes, and the thread that owns
+//! the writer; `pending.rs` has the answer that a caller waits for.
 //!
 //! Invariants:
 //!
 //! 1. With [`Commits::Always`], a change is answered only after the commit that holds it has returned.
-//! 2. Each change is made once, in the order of the queue, and is answered once: with its outcome, with the
-//!    error of its commit, or with [`Error::Closed`].
-//! 3. If a commit fails, no change of it stays in the open transaction, unless it was answered before the commit.
-//! 4. The queue holds at most [`MOST_KEYS`] keys, or one batch that alone has more.
+//! 2. Each change is made once, in the order of the queue, and is answered once: with its outcome, with the error of its
+//!    commit, or with [`Error::Closed`].
+//! 3. If a commit fails, none of its changes stays in the open transaction, except changes that were answered before the
+//!    commit.
+//! 4. The queue holds at most [`MOST_KEYS`] keys, or one batch that has more by itself.
 
 mod pending;
 mod queue;
@@ -29,28 +30,28 @@ use crate::write::{Batches, Inserted, Writer};
 pub use pending::Pending;
 use queue::Queue;
 
-/// Keys that wait in the queue at most; each takes 16 bytes.
+/// How many keys may wait in the queue; each takes 16 bytes.
 const MOST_KEYS: usize = 1 << 20;
 
 /// When a [`SharedWriter`] commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Commits {
-    /// Before it answers: each answer means that the change is durable and visible to readers. What arrives while one
-    /// commit syncs goes into the next commit, all together.
+    /// Before it answers: each answer means that the change is durable and visible to readers. Changes that arrive while
+    /// one commit syncs all go into the next commit.
     #[default]
     Always,
-    /// After this time at most. A change is answered as soon as it is made: a crash loses what was answered in that time,
-    /// and [`SharedWriter::contains`] does not see it yet ([`SharedWriter::change`] does). After a failed commit, changes
-    /// fail with its error until a later commit succeeds.
+    /// At the latest after this time. A change is answered as soon as it is made: a crash loses the changes answered
+    /// since the last commit, and [`SharedWriter::contains`] does not see them yet ([`SharedWriter::change`] does). After
+    /// a failed commit, changes fail with its error until a later commit succeeds.
     Every(Duration),
 }
 
 /// A filter that many threads and tasks change, with one commit for all that they bring: group commit.
 ///
-/// From [`Writer::into_shared`]. Clones are cheap, and all methods may be called from any thread. One thread owns the
-/// writer: it takes all changes that wait, commits them together, and answers. The methods return a [`Pending`] answer at
-/// once: wait for it with [`Pending::wait`], or `.await` it on any executor.
+/// [`Writer::into_shared`] returns it. Clones are cheap, and all methods may be called from any thread. One thread owns
+/// the writer: it takes all waiting changes, commits them together, and answers. The methods return a [`Pending`] answer
+/// at once: wait for it with [`Pending::wait`], or `.await` it on any executor.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -67,17 +68,17 @@ pub enum Commits {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// [`contains`](Self::contains) reads the map on the calling thread, as a [`Reader`] does. It takes less than a microsecond
-/// if the page is in memory, so async code may call it inline for filters that fit into memory. A page that must come from a
-/// disk, and a commit that is just being applied to the page, block the calling thread. For larger filters call it on
-/// threads that may block.
+/// [`contains`](Self::contains) reads the map on the calling thread, as a [`Reader`] does. It takes less than a
+/// microsecond if the page is in memory, so async code may call it inline for filters that fit into memory. It blocks the
+/// calling thread while a page comes from a disk, and while a commit is being applied to the page. For larger filters,
+/// call it on threads that may block.
 ///
-/// At most 1,048,576 keys wait (16 MiB); then further changes wait for room, and nobody blocks who does not wait. After an
-/// error that leaves the writer unusable ([`Error::Unknown`], [`Error::AfterCommit`]), every later change fails with
-/// [`Error::Poisoned`]: drop the handles and open the filter again.
+/// At most 1,048,576 keys wait (16 MiB). Further changes wait for room, which blocks only callers that wait for their
+/// answers. After an error that leaves the writer unusable ([`Error::Unknown`], [`Error::AfterCommit`]), every later
+/// change fails with [`Error::Poisoned`]: drop the handles and open the filter again.
 ///
-/// When the last handle is dropped, the thread commits what waits and closes the filter. [`close`](Self::close) also
-/// reports errors.
+/// When the last handle is dropped, the thread commits the waiting changes and closes the filter. [`close`](Self::close)
+/// also reports errors.
 #[derive(Clone)]
 pub struct SharedWriter {
     shared: Arc<Shared>,
@@ -104,15 +105,16 @@ pub struct Changes<'a> {
 }
 
 impl Writer {
-    /// Shares the writer among threads and tasks, with one commit for all that they bring. Commits first.
+    /// Shares the writer among threads and tasks, with one commit for all their changes. First commits the open
+    /// transaction.
     ///
-    /// Fails as [`commit`](Self::commit) and [`Reader::open`] do, and with [`Error::Io`] if no thread can be started. The
-    /// writer is closed then.
+    /// Fails as [`commit`](Self::commit) and [`Reader::open`] do, and with [`Error::Io`] if no thread can be started.
+    /// After a failure the writer is closed.
     pub fn into_shared(self) -> Result<SharedWriter> {
         self.into_shared_with(Commits::Always)
     }
 
-    /// Like [`into_shared`](Self::into_shared); `commits` says when it commits.
+    /// Like [`into_shared`](Self::into_shared); `commits` says when the shared writer commits.
     pub fn into_shared_with(mut self, commits: Commits) -> Result<SharedWriter> {
         self.commit()?;
         let (hasher, reader) = (self.hasher()?, Reader::open(self.path())?);
@@ -142,12 +144,12 @@ impl SharedWriter {
         hash.ok_or_else(|| Error::CallerHashes { path: self.path().to_owned() })
     }
 
-    /// Whether the key was there at the last commit. Errors as for [`Lookup::contains`].
+    /// Whether the key was present at the last commit. Errors as for [`Lookup::contains`].
     pub fn contains(&self, key: impl Key) -> Result<bool> {
         self.shared.reader.contains(self.hash(key)?)
     }
 
-    /// Inserts the key as [`Writer::insert`] does. The answer is whether it was not there before.
+    /// Inserts the key as [`Writer::insert`] does. The answer is whether the key was absent before.
     pub fn insert(&self, key: impl Key) -> Pending<bool> {
         self.change_key(key, |changes, hash| changes.insert(hash))
     }
@@ -161,7 +163,7 @@ impl SharedWriter {
         }
     }
 
-    /// Removes one copy of the key as [`Writer::remove`] does. The answer is whether there was one.
+    /// Removes one copy of the key as [`Writer::remove`] does. The answer is whether there was a copy.
     pub fn remove(&self, key: impl Key) -> Pending<bool> {
         self.change_key(key, |changes, hash| changes.remove(hash))
     }
@@ -177,11 +179,12 @@ impl SharedWriter {
         }
     }
 
-    /// Makes several changes that one commit makes durable together, metadata among them. `keys` is how many keys the call
-    /// holds, for the bound on what waits.
+    /// Makes several changes that one commit makes durable together, which may include metadata. `keys` is the number of
+    /// keys that the call holds; it counts against the bound on waiting keys.
     ///
-    /// The writer's thread calls `change` once; while it runs, all others wait. If it returns an error, what it changed
-    /// before that stays in the transaction. If it panics, the commit under way fails, and the filter is closed.
+    /// The writer's thread calls `change` once; all other changes wait until it returns. If it returns an error, the
+    /// changes that it made stay in the transaction. If it panics, its commit fails, and the filter is
+    /// closed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -202,14 +205,13 @@ impl SharedWriter {
         Queue::submit(&self.shared.queue, keys, false, change)
     }
 
-    /// Waits until all changes that were made before are durable, also with [`Commits::Every`]. A failure is the error of
-    /// that commit.
+    /// Waits until all earlier changes are durable, also with [`Commits::Every`]. A failure is the error of that commit.
     pub fn commit(&self) -> Pending<()> {
         Queue::submit(&self.shared.queue, 0, true, |_| Ok(()))
     }
 
-    /// Commits all that waits, and closes the filter, as [`Writer::close`] does. Later changes, also by clones, fail with
-    /// [`Error::Closed`].
+    /// Commits all waiting changes, and closes the filter, as [`Writer::close`] does. Later changes, also by clones, fail
+    /// with [`Error::Closed`].
     pub fn close(self) -> Pending<()> {
         Queue::close(&self.shared.queue)
     }
@@ -222,42 +224,42 @@ impl Drop for Shared {
 }
 
 impl Changes<'_> {
-    /// As [`Writer::insert`].
+    /// Like [`Writer::insert`].
     pub fn insert(&mut self, key: impl Key) -> Result<bool> {
         self.writer.insert(key)
     }
 
-    /// As [`Batches::insert_batch`].
+    /// Like [`Batches::insert_batch`].
     pub fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted> {
         self.writer.insert_batch(keys)
     }
 
-    /// As [`Writer::remove`].
+    /// Like [`Writer::remove`].
     pub fn remove(&mut self, key: impl Key) -> Result<bool> {
         self.writer.remove(key)
     }
 
-    /// Whether the key is there, changes before this call included.
+    /// Whether the key is present, including the transaction's changes.
     pub fn contains(&self, key: impl Key) -> Result<bool> {
         self.writer.contains(key)
     }
 
-    /// How many copies there are, as [`Writer::count`] says.
+    /// How many copies of the key the filter holds, as [`Writer::count`] does.
     pub fn count(&self, key: impl Key) -> Result<u32> {
         self.writer.count(key)
     }
 
-    /// The metadata to change.
+    /// The metadata, to change.
     pub fn metadata_mut(&mut self) -> Result<&mut Metadata> {
         self.writer.metadata_mut()
     }
 
-    /// The filter as the transaction has it.
+    /// The filter including the transaction's changes.
     pub fn info(&self) -> Result<Info> {
         self.writer.info()
     }
 
-    /// Copies of all keys, as [`Writer::len`] says.
+    /// The number of copies of all keys, as [`Writer::len`] says.
     pub fn len(&self) -> Result<u64> {
         self.writer.len()
     }

@@ -1,8 +1,8 @@
 //! Everything that gowk asks of the operating system: disks, files and their names, rights, locks, memory maps, memory,
 //! random numbers and threads.
 //!
-//! From [`format`](crate::format) and [`cuckoo`](crate::cuckoo) it uses only what makes a map safe and fast: where the
-//! regions of a file lie, and which of them a key belongs to.
+//! It uses [`format`](crate::format) and [`cuckoo`](crate::cuckoo) only to make a map safe and fast: where the regions of
+//! a file lie, and to which of them a key belongs.
 //!
 //! Invariants:
 //!
@@ -10,8 +10,8 @@
 //!    Stores through a map do not: after a crash, no process relies on them.
 //! 2. The only unsafe code of the crate is in `map.rs`. It gives out atomic loads and stores, and never a slice over
 //!    shared memory.
-//! 3. A name that is derived from another is opened in `side.rs`, which follows no links and gives nothing away.
-//! 4. Locks are kept by the kernel, which frees them when the process that holds them dies.
+//! 3. A name that is derived from another is opened in `side.rs`, which follows no links and gives no rights away.
+//! 4. The kernel holds the locks, and frees them when their process dies.
 
 pub mod disk;
 pub(crate) mod files;

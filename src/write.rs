@@ -5,9 +5,9 @@
 //!
 //! Invariants (`format-spec/README.md`, sections 6 and 8):
 //!
-//! 1. All changes belong to a transaction; nobody but its writer sees them before it is committed.
+//! 1. All changes belong to a transaction; only its writer sees them before it is committed.
 //! 2. A commit is durable and visible as a whole when it returns.
-//! 3. After a failure whose outcome is unknown the writer is poisoned: it does nothing more, and says so.
+//! 3. After a failure whose outcome is unknown, the writer is poisoned: it refuses every later call.
 
 mod batches;
 mod commit;

@@ -1,4 +1,4 @@
-//! Filters in memory of this process, copied from a file or from bytes, for lookups that never wait for a disk.
+//! Filters in this process's memory, copied from a file or from bytes. Lookups in them never wait for a disk.
 
 use std::path::Path;
 
@@ -27,10 +27,10 @@ impl Options {
     /// Copies the filter into memory, as of its last commit, for lookups that never wait for a disk or a network.
     ///
     /// Takes as much memory as the file is long, in huge pages where the system has them, and verifies all pages. The
-    /// reader does not use the file afterwards: it does not see later commits, and the file may be removed. Clones of
-    /// the reader share the copy. Fails as [`read`](Self::read) does, at a damaged page with [`Error::Damaged`], with
-    /// [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if commits keep coming in while it
-    /// copies.
+    /// reader does not use the file afterwards: it does not see later commits, and the file may be removed. Clones of the
+    /// reader share the copy. Fails as [`read`](Self::read) does. Also fails at a damaged page with [`Error::Damaged`],
+    /// with [`Error::Io`] if the system refuses the memory, and with [`Error::Busy`] if the filter keeps changing during
+    /// the copy.
     ///
     /// [`Error::Busy`]: crate::Error::Busy
     /// [`Error::Damaged`]: crate::Error::Damaged
@@ -45,12 +45,12 @@ impl Options {
     /// no alignment. They are copied: the caller may drop them afterwards.
     ///
     /// The bytes are checked as a file is: superblocks at once, and each page when it is first touched
-    /// ([`verify`](Self::verify)). [`Reader::copy_to_bytes`] returns such bytes, and so does reading any file whose last
-    /// writer has closed it. If a writer still had the file open, or died with it open, its bytes are refused with
+    /// ([`verify`](Self::verify)). [`Reader::copy_to_bytes`] returns such bytes, and so does reading any file that its
+    /// last writer has closed. If a writer still had the file open, or died with it open, the bytes are refused with
     /// [`Error::Unclosed`]: the journal beside the file may hold commits that the bytes lack.
     ///
-    /// Fails with the error of a file that cannot be used, whose path is `<bytes>`, and with [`Error::Kind`] if the filter
-    /// is of another kind than these options ask for.
+    /// Fails with the error of a file that cannot be used, whose path is `<bytes>`. Fails with [`Error::Kind`] if the
+    /// filter is not of the kind that these options ask for.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -74,7 +74,7 @@ impl Options {
         let Superblock { identity, commit, counts, .. } = &superblocks.newest;
         let geometry = identity.geometry;
         let memory = MapMut::anonymous_huge(geometry.file_length()).at(&files.data, "take memory for")?;
-        // The live area is not copied, as it has no checksum. For a closed file, its contents follow from the superblock.
+        // The live area has no checksum, so it is not copied. For a closed file, its contents follow from the superblock.
         let first = geometry.sums() as usize / 8;
         let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
         (first..).zip(words.skip(first)).for_each(|(index, word)| memory.set_word(index, word));

@@ -16,23 +16,24 @@ pub trait Lookup {
 
     /// Whether the key is present.
     ///
-    /// Fails with [`Error::CallerHashes`](crate::Error::CallerHashes) for bytes where the caller hashes the keys, with
-    /// [`Error::Replaced`](crate::Error::Replaced) for a hash if a filter of another seed has taken this one's place,
-    /// with [`Error::Damaged`](crate::Error::Damaged) at a damaged page unless the options say to answer "present"
-    /// there ([`OnDamage`](crate::OnDamage)), with [`Error::Busy`](crate::Error::Busy) if a writer stopped in the
-    /// middle of a commit and does not go on, and with the error of a file that has taken this one's place, if it
-    /// cannot be opened.
+    /// Fails with:
+    /// * [`Error::CallerHashes`](crate::Error::CallerHashes) for bytes, if the filter's caller hashes the keys;
+    /// * [`Error::Replaced`](crate::Error::Replaced) for a hash, if a filter of another seed has replaced this one;
+    /// * [`Error::Damaged`](crate::Error::Damaged) at a damaged page, unless the options say to answer "present" there
+    ///   ([`OnDamage`](crate::OnDamage));
+    /// * [`Error::Busy`](crate::Error::Busy) if a writer stopped in the middle of a commit and does not continue;
+    /// * the error of a file that has replaced this one, if that file cannot be opened.
     fn contains<K: Key>(&self, key: K) -> Result<bool, Self::Error>;
 
     /// How many copies of the key are stored, as [`Writer::count`](crate::Writer::count) describes. Errors as for
     /// [`contains`](Self::contains).
     fn count<K: Key>(&self, key: K) -> Result<u32, Self::Error>;
 
-    /// Looks up many keys, several times as fast as one by one: returns one answer for each key, in the order of the
+    /// Looks up many keys, several times as fast as one by one. Returns one answer for each key, in the order of the
     /// keys. Each answer is right as of some moment during the call. Uses up to [`Options::threads`] threads. Errors as
     /// for [`contains`](Self::contains).
     ///
-    /// In a filter, a batch of more keys than the file has pages first verifies all pages, on two threads at least, if most
-    /// were not verified yet.
+    /// In a filter, a batch of more keys than the file has pages first verifies all pages, on at least two threads, if
+    /// most pages are unverified.
     fn contains_batch<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<bool>, Self::Error>;
 }

@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a lookup waits while its region is being changed, before it checks whether the writer died.
+/// How long a lookup waits while a commit changes its region, before it checks whether the writer died.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Waits longer and longer, until [`PATIENCE`] is over.
+/// Waits for longer and longer times, until [`PATIENCE`] has passed in all.
 #[derive(Default)]
 pub(super) struct Patience {
     start: Option<Instant>,
@@ -14,7 +14,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Waits once more; false if [`PATIENCE`] is over.
+    /// Waits once more. Returns false once [`PATIENCE`] has passed.
     pub(super) fn wait(&mut self) -> bool {
         if self.start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
             return false;

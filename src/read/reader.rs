@@ -1,5 +1,5 @@
-//! The reader of a filter, for any number of processes and threads, beside a writer or without one. Every lookup is
-//! made in a current view of the file. How a lookup reads a view: `seqlock.rs`.
+//! The reader of a filter, for any number of processes and threads, beside a writer or without one. Every lookup uses a
+//! current view of the file. `seqlock.rs` reads a view.
 
 use std::fmt;
 use std::path::Path;
@@ -23,23 +23,23 @@ use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::system::{Files, on_threads};
 
-/// With fewer keys, starting a thread costs more than it saves.
+/// For fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
-/// The longest time that a call waits for a moment at which nothing is being applied.
+/// How long a call waits for a moment at which no commit is being applied.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A filter open for reading. Clones share one mapping; all methods may be called from any thread.
 ///
 /// It sees each commit when that commit returns, and follows the filter when it doubles. When another file takes the
 /// filter's name, batches follow at once; single lookups follow after [`reload`](Self::reload), or through
-/// [`lookups`](Self::lookups). Opening a reader is cheap: it starts no thread, and verifies the superblocks at once, and
-/// the checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
+/// [`lookups`](Self::lookups). Opening a reader is cheap: it starts no thread, verifies the superblocks, and verifies the
+/// checksum of a page when it first touches that page ([`Verify`](crate::Verify)).
 ///
-/// For single lookups at the full rate, each thread takes a handle from [`lookups`](Self::lookups). The reader's own go
-/// through a pointer that all threads share.
+/// For single lookups at the full rate, each thread takes a handle from [`lookups`](Self::lookups). The reader's own
+/// lookups go through a pointer that all threads share.
 ///
-/// The file stays mapped and open until the last clone is dropped, and an old generation until the first call after the
-/// filter has doubled.
+/// The file stays mapped and open until the last clone is dropped. After the filter has doubled, the old generation stays
+/// so until the next call.
 #[derive(Clone)]
 pub struct Reader {
     shared: Arc<Shared>,
@@ -63,9 +63,9 @@ struct Shared {
 impl Reader {
     /// Opens a filter for reading, with the default options.
     ///
-    /// Recovers the file first if its last writer died, which needs permission to write; a process without it replays
-    /// the journal into memory of its own. Fails with [`Error::NotFound`] without a file, and with the error of a file that
-    /// cannot be used.
+    /// Recovers the file first if its last writer died, which needs permission to write. A process without permission
+    /// replays the journal into its own memory. Fails with [`Error::NotFound`] without a file, and with the error of a
+    /// file that cannot be used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().read(path)
     }
@@ -76,7 +76,7 @@ impl Reader {
         Self::of_view(files, options, view)
     }
 
-    /// A reader that looks into `view`, if the filter is as the options ask for.
+    /// A reader that looks into `view`, if the filter is what the options ask for.
     pub(super) fn of_view(files: Files, options: &Options, view: View) -> Result<Self> {
         options.check_kind(&files.data, view.superblock.identity.kind)?;
         events::opened(&files.data, "read");
@@ -115,8 +115,8 @@ impl Reader {
         key.hash(view.hasher()).ok_or_else(|| self.caller_hashes())
     }
 
-    /// Like `contains`, in any view and at any time. Generic, so that the hash stays in registers: through memory, a
-    /// lookup takes 35 ns more.
+    /// Like `contains`, in any view and at any time. Generic, so that the hash stays in registers: passed through memory,
+    /// it would cost a lookup 35 ns more.
     #[inline(never)]
     pub(super) fn contains_slow<K: Key>(&self, view: &mut Arc<View>, key: &K) -> Result<bool> {
         let on_damage = self.shared.options.on_damage;
@@ -135,8 +135,8 @@ impl Reader {
         })
     }
 
-    /// The epochs that a forgetting filter keeps the key of this hash, from its own epoch on; 0 if it is not there. If that
-    /// cannot be known, as a bucket is quarantined, `u32::MAX`.
+    /// For how many epochs a forgetting filter still keeps the key of this hash; 0 if the key is absent, `u32::MAX` if
+    /// that cannot be known because a bucket is quarantined.
     #[cfg(feature = "store")]
     pub(crate) fn epochs_left(&self, hash: KeyHash) -> Result<u32> {
         let on_damage = self.shared.options.on_damage;
@@ -166,8 +166,8 @@ impl Reader {
         })
     }
 
-    /// The number of copies of all keys as of the last commit: inserted copies, less removed ones. In a set these are the
-    /// keys that were stored; a key that was found already, which may be a false positive, is not counted.
+    /// The number of copies of all keys as of the last commit: inserted copies minus removed ones. In a set these are the
+    /// stored keys; a key that was already found, perhaps as a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         self.look(|view| Some(view.last_live_copy()?.map(|(copy, _)| copy.counts.copies())))
     }
@@ -189,7 +189,7 @@ impl Reader {
         Ok(view)
     }
 
-    /// The view of the last opening, which may be outdated by now.
+    /// The view of the last opening. It may be outdated.
     pub(super) fn last_view(&self) -> Arc<View> {
         self.shared.view.load_full()
     }
@@ -205,15 +205,15 @@ impl Reader {
         &self.shared.files.data
     }
 
-    /// Moves to another file if the filter's name now leads to it, as after `mv new.gowk live.gowk`; returns whether it did.
-    /// If the name leads to no file, the reader keeps its own. Does nothing for a copy in memory.
+    /// Moves to another file if the filter's name now leads to it, as after `mv new.gowk live.gowk`. Returns whether it
+    /// moved. If the name leads to no file, the reader keeps its file. Does nothing for a copy in memory.
     ///
-    /// Every batch calls it first, and [`lookups`](Self::lookups) call it twice a second. Other single lookups stay with
-    /// the file until somebody calls it. Commits, doublings and copies over the filter ([`copy_over`](Self::copy_over))
-    /// are always seen at once.
+    /// Every batch calls it first, and [`lookups`](Self::lookups) call it twice a second. Other single lookups use the
+    /// same file until the program calls it. Commits, doublings and copies over the filter
+    /// ([`copy_over`](Self::copy_over)) are always seen at once.
     ///
-    /// Fails with the error of the other file, if that cannot be opened; lookups fail in the same way until the name
-    /// leads to a good file.
+    /// Fails with the error of the other file, if that file cannot be opened. Lookups then fail in the same way until the
+    /// name leads to a good file.
     pub fn reload(&self) -> Result<bool> {
         let view = self.last_view();
         if !self.shared.options.follow || !view.is_elsewhere(&self.shared.files)? {
@@ -224,12 +224,12 @@ impl Reader {
         Ok(true)
     }
 
-    /// The answer from a current view; opens the file anew until there is an answer, for at most [`DEADLINE`].
+    /// The answer from a current view. Opens the file anew until there is an answer, for at most [`DEADLINE`].
     fn look<T>(&self, answer: impl FnMut(&View) -> Option<Result<T>>) -> Result<T> {
         self.look_from(&mut self.last_view(), answer)
     }
 
-    /// Like `look`, from `view` on; `view` becomes the view that has answered.
+    /// Like `look`, beginning with `view`. `view` becomes the view that gave the answer.
     fn look_from<T>(
         &self,
         view: &mut Arc<View>,
@@ -268,7 +268,7 @@ impl Reader {
         Error::Busy { path: self.shared.files.data.clone(), op }
     }
 
-    /// Opens the file anew, unless another thread has done so since `seen`.
+    /// Opens the file anew, unless another thread has done so since this one got `seen`.
     pub(super) fn reopen(&self, seen: &Arc<View>) -> Result<()> {
         let _one_at_a_time = self.shared.reopening.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(seen, &self.shared.view.load()) {
@@ -278,7 +278,7 @@ impl Reader {
                 return Err(Error::Replaced { path: self.path().to_owned() });
             }
             self.shared.view.store(Arc::new(view));
-            // For the threads that have the old view.
+            // Sends the threads that hold the old view to a new one.
             seen.leave();
         }
         Ok(())
@@ -330,18 +330,18 @@ impl Lookup for Reader {
 }
 
 impl Options {
-    /// Options for a new filter that can be merged with another: with the same kind, seed and hash, slots, shard,
-    /// regions at creation, limits and rule of growth. The doublings of the other are not repeated.
+    /// Options for a new filter that can be merged with another: with the same kind, seed and hash, slots, shard, regions
+    /// at creation, limits and rule of growth. They do not repeat the other filter's doublings.
     ///
-    /// Fails with the error of a file that has taken the other's place, if it cannot be opened.
+    /// Fails with the error of a file that has replaced the other filter, if that file cannot be opened.
     pub fn like(other: &Reader) -> Result<Self> {
         let view = other.view()?;
         let Superblock { identity, policy, metadata, .. } = &view.superblock;
         Ok(Self::new().designed_as(identity, policy, metadata.key_rules()))
     }
 
-    /// Opens the filter for reading. Fails as [`Reader::open`] does, and with [`Error::Kind`] if the filter is of
-    /// another kind than these options ask for.
+    /// Opens the filter for reading. Fails as [`Reader::open`] does, and with [`Error::Kind`] if the filter is not of the
+    /// kind that these options ask for.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Reader> {
         Reader::open_with(path.as_ref(), self)
     }

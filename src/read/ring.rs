@@ -1,8 +1,8 @@
-//! Many lookups at once: while one is answered, the cache lines of the next are on their way.
+//! Many lookups at once: while one is answered, the cache lines of the next are being loaded.
 //!
-//! A lookup touches two cache lines at random places, and waiting for memory is nearly all it costs. A ring of
+//! A lookup touches two cache lines at random places, and spends nearly all its time waiting for memory. A ring of
 //! [`STEP`]s keeps [`IN_FLIGHT`] lookups between prefetch and answer at all times. If whole blocks were prefetched and
-//! then answered, no lookup would be under way at the end of each block, and lookups would take 1.4 times as long.
+//! then answered, no lookup would be in flight at the end of each block, and lookups would take 1.4 times as long.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use crate::error::Result;
 use crate::file::LiveHead;
 use crate::format::{BUCKETS_PER_PAGE, PageId};
 
-/// Lookups between prefetch and answer. Processors follow some ten to fifty misses at once.
+/// Lookups between prefetch and answer. Processors track some ten to fifty misses at once.
 const IN_FLIGHT: usize = 32;
-/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB holds up the instructions
-/// after it. If keys are hashed in between, few other prefetches are issued in this time: prefetched one by one, lookups
-/// in a mapped file take up to 1.6 times as long. With much larger steps, too few lookups are under way at times.
+/// Lookups whose prefetches are issued together. A prefetch whose address is not in the TLB delays the instructions after
+/// it. If hashing comes between prefetches, few of them overlap with this delay: prefetched one by one, lookups in a
+/// mapped file take up to 1.6 times as long. With much larger steps, too few lookups are in flight at times.
 const STEP: usize = 8;
-/// Lookups between two looks at the apply epoch.
+/// How many lookups share one check of the apply epoch.
 pub(super) const BLOCK: usize = 4096;
 
-/// If a block takes longer than this for each lookup, it had to wait for pages. A lookup in memory takes a few
-/// hundredths of this time, and a read from a disk takes many times as long.
+/// A block that takes longer than this for each lookup had to wait for pages. A lookup in memory takes a few hundredths
+/// of this time, and a read from a disk takes many times as long.
 const WAITED: Duration = Duration::from_micros(2);
 
-/// A lookup whose cache lines are on their way.
+/// A lookup whose cache lines are being loaded.
 #[derive(Clone, Copy)]
 struct Underway<W> {
     region: RegionId,
@@ -49,8 +49,8 @@ impl<W> Underway<W> {
 }
 
 impl View {
-    /// Looks up the keys of `items`, each hashed by `hash`. Returns the indices of the keys that must be looked up one
-    /// by one: they were absent while something was being applied, lie on a damaged page, or belong to another shard.
+    /// Looks up the keys of `items`, each hashed by `hash`. Returns the indices of the keys that must be looked up one by
+    /// one: they were absent while a commit was being applied, lie on a damaged page, or belong to another shard.
     pub(super) fn contains_block<T>(
         &self,
         items: &[T],
@@ -77,7 +77,7 @@ impl View {
         Ok(uncertain)
     }
 
-    /// Asks the system for the pages of all lookups, without waiting for them.
+    /// Asks the system to read in the pages of all lookups, without waiting.
     fn ask<W: Width, T>(&self, items: &[T], hash: impl Fn(&T) -> Result<KeyHash>) -> Result<()> {
         let addresses = self.pages.addresses;
         for item in items {

@@ -1,8 +1,9 @@
-//! Lookups in one opening of the file: two buckets, read under the seqlock of the live area.
+//! Lookups in one opening of the file: each reads two buckets under the seqlock of the live area.
 //!
 //! The invariant (`format-spec/README.md`, section 7): a lookup answers "absent" only if nothing was applied around its
 //! reads: the apply epoch, or the region's own sequence, was even, and the same before and after the reads. "Present"
-//! needs no check. Under a sequence, the epoch of a forgetting filter is not older than the region, so no key is missed.
+//! needs no check. If the sequence decides, the epoch by which a forgetting filter judges is not older than the region,
+//! so no key is missed.
 
 use super::patience::Patience;
 use super::view::View;
@@ -12,7 +13,7 @@ use crate::file::{LiveHead, LiveRead, Pages};
 use crate::format::{Identity, PageId};
 use crate::options::OnDamage;
 
-/// A region whose pages are verified as they are touched.
+/// A region whose pages are verified when first touched.
 struct VerifiedRegion<'a> {
     pages: &'a Pages,
     region: RegionId,
@@ -34,7 +35,7 @@ impl View {
             if id.in_region() == 0 {
                 self.comes_to(id.region());
             }
-            // `None` says that the file must be opened anew. The lookup that touches the page then verifies it.
+            // `None` means that the file must be opened anew. The lookup that touches the page then verifies it.
             self.read_consistent(id.region(), || self.contents().verify(id), Result::is_ok).unwrap_or(Ok(()))
         })
     }
@@ -56,11 +57,11 @@ impl View {
         }
         let mut patience = Patience::default();
         let outcome = self.pages.map.read_consistent(region, look, &certain, || patience.wait())?;
-        // Compared after the reads: another file may have been written over this one during them.
+        // Checked after the reads: another file may have been written over this one during them.
         (certain(&outcome) || self.is_own()).then_some(outcome)
     }
 
-    /// An outcome that is no damage, or damage of this file; `None` for damage of a file that was written over it.
+    /// The outcome, unless it is damage of another file that was written over this one; then `None`.
     fn of_own<T>(&self, outcome: Result<T>) -> Option<Result<T>> {
         let is_others =
             matches!(outcome, Err(Error::Damaged { .. } | Error::Field { .. })) && !self.shows_own();
@@ -87,8 +88,8 @@ impl View {
         })
     }
 
-    /// The epochs that a forgetting filter keeps the key, from its own epoch on; 0 if it is not there, `u32::MAX` if a
-    /// quarantined bucket answers for it.
+    /// For how many epochs a forgetting filter still keeps the key; 0 if the key is absent, `u32::MAX` if a quarantined
+    /// bucket answers for it.
     #[cfg(feature = "store")]
     pub(super) fn epochs_left(&self, hash: KeyHash, on_damage: OnDamage) -> Option<Result<u32>> {
         let geometry = self.superblock.identity.geometry;

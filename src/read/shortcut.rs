@@ -1,14 +1,14 @@
 //! The shortcut of lookups: the few instructions that most lookups in most filters need, inlined into the caller.
 //!
-//! While a lookup waits for memory, the processor works on several others: the fewer instructions and registers each one
-//! takes, the more lookups. A single instruction that does nothing, added to a lookup in 1 GiB, costs up to 1
-//! ns. So conditions that hold for many lookups are checked once: every page is intact, n = 4, the filter takes every
-//! key, and nothing is being applied.
+//! While a lookup waits for memory, the processor works on several others: the fewer instructions and registers each
+//! takes, the more lookups fit. A single useless instruction, added to a lookup in 1 GiB, costs up to 1 ns. So conditions
+//! that hold for many lookups are checked once: every page is intact, n = 4, the filter takes every key, and no commit is
+//! being applied.
 //!
 //! The invariant is that of `seqlock.rs`, in the form of `format-spec/README.md`, section 7.7. Applying a commit and
-//! setting a flag both change the apply epoch, which never goes back. A lookup that finds an even epoch and no flag
-//! notes that epoch. If a later lookup finds the noted epoch after its reads, no commit was applied and no flag was set
-//! in between.
+//! setting a flag both change the apply epoch, which never goes back. A lookup that finds an even epoch and no flag notes
+//! that epoch. If a later lookup finds the noted epoch after its reads, no commit was applied and no flag was set between
+//! the two.
 
 use std::sync::atomic::Ordering;
 
@@ -17,8 +17,8 @@ use crate::cuckoo::{Bucket, BucketId, Four, HashKind, Key, KeyHasher, Place, Sha
 use crate::file::LiveHead;
 
 impl View {
-    /// Notes the epoch if it is even, no flag is set, and the shortcut serves this filter. Callers' hashes may take it if
-    /// `hasher` made them.
+    /// Notes the epoch if it is even, no flag is set, and the shortcut serves this filter. Callers' hashes may take the
+    /// shortcut if `hasher` made them.
     pub(super) fn open_shortcut(&self, hasher: KeyHasher) {
         let geometry = self.superblock.identity.geometry;
         let serves = geometry.width.shape == Shape::Four && geometry.shard.is_whole() && self.is_plain();
@@ -26,7 +26,7 @@ impl View {
             return;
         }
         let Some(epoch) = self.pages.map.quiet_epoch() else { return };
-        // A new epoch may belong to another file, which was written over this one.
+        // A new epoch may belong to another file that was written over this one.
         if !self.is_own() {
             return self.leave();
         }
@@ -41,7 +41,7 @@ impl View {
         if self.hasher() == hasher {
             note(&self.shortcut.of_hashes);
         }
-        // `leave` may have closed the shortcut before this opened it.
+        // `leave` may have closed the shortcut before these stores opened it.
         if self.is_left() {
             self.leave();
         }
@@ -51,7 +51,7 @@ impl View {
     #[inline(always)]
     pub(super) fn contains_fast<K: Key>(&self, key: &K) -> Option<bool> {
         let (both, query) = self.buckets_fast(key)?;
-        // All lookups of a view go the same way.
+        // The branch is predictable: all lookups of a view take the same side.
         Some(if self.shortcut.is_marked {
             let [first, second] = both.map(Bucket::new);
             first.either_matches(second, query.marked())
@@ -61,7 +61,7 @@ impl View {
         })
     }
 
-    /// The number of copies that the filter holds; `None` as `contains_fast`.
+    /// The number of copies that the filter holds; `None` if the lookup needs more than the shortcut.
     #[inline(always)]
     pub(super) fn count_fast<K: Key>(&self, key: &K) -> Option<u32> {
         let (both, query) = self.buckets_fast(key)?;

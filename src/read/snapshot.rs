@@ -1,5 +1,5 @@
-//! A filter as of one commit, for operations that read all of it. They run beside a writer. If it commits, the bytes read
-//! may belong to two commits, and the work begins anew.
+//! A filter as of one commit, for operations that read all of it while a writer may commit. After a commit, the bytes
+//! read may belong to two commits, so the operation starts over.
 
 use std::ops::Range;
 use std::slice;
@@ -16,12 +16,12 @@ use crate::file::{LiveCopy, LiveHead, Region, Sums};
 use crate::format::{Identity, Metadata, Policy};
 use crate::system::Inode;
 
-/// Torn attempts end the work once there are this many of them and [`DEADLINE`] has passed.
+/// The work gives up once this many attempts were torn and [`DEADLINE`] has passed.
 const TORN_ATTEMPTS: u32 = 5;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The filter as a reader sees it at one commit, as long as no other commit comes in.
+/// The filter as a reader sees it at one commit. Valid until another commit comes in.
 pub(crate) struct Snapshot<'a> {
     reader: &'a Reader,
     view: Arc<View>,
@@ -30,7 +30,7 @@ pub(crate) struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// Begins a snapshot. Returns the view instead if a commit was being applied all the time.
+    /// Begins a snapshot. Returns the view instead if a commit was being applied for the whole wait.
     fn begin(reader: &'a Reader) -> Result<Result<Self, Arc<View>>> {
         let view = reader.view()?;
         Ok(match view.await_live_copy() {
@@ -47,7 +47,7 @@ impl<'a> Snapshot<'a> {
         &self.view
     }
 
-    /// Whether the filter was read from a file, even if that is gone.
+    /// Whether the filter was read from a file, even if that file is gone.
     pub(crate) fn is_of_file(&self) -> bool {
         self.view.inode != Inode::OF_NO_FILE
     }
@@ -72,7 +72,7 @@ impl<'a> Snapshot<'a> {
         &self.metadata
     }
 
-    /// Hands regions to `each`, in order and verified, with their checksums.
+    /// Passes regions to `each`, in order and verified, with their checksums.
     pub(crate) fn regions(
         &self,
         regions: Range<u64>,
@@ -93,7 +93,7 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// Fails if a commit has come in since the snapshot began; [`Reader::at_one_commit`] then begins anew.
+    /// Fails if a commit has come in since the snapshot began; [`Reader::at_one_commit`] then starts over.
     pub(crate) fn check(&self) -> Result<()> {
         let after = self.view.live_copy();
         let same = matches!(after, Some(Ok((after, _))) if after == self.copy)
@@ -103,8 +103,8 @@ impl<'a> Snapshot<'a> {
 }
 
 impl Reader {
-    /// Runs `work` on the filter as of one commit. The work begins anew if another commit comes in, and fails with
-    /// [`Error::Busy`] if commits keep coming in for a minute, and for five whole attempts.
+    /// Runs `work` on the filter as of one commit. Starts over if another commit comes in. Fails with [`Error::Busy`] if
+    /// commits keep coming in for a minute and for five whole attempts.
     pub(crate) fn at_one_commit<T>(
         &self,
         op: &'static str,
@@ -116,7 +116,7 @@ impl Reader {
         })
     }
 
-    /// Like [`at_one_commit`](Self::at_one_commit), for several filters: each as of one commit of its own.
+    /// Like [`at_one_commit`](Self::at_one_commit), for several filters, each as of a commit of its own.
     pub(crate) fn each_at_one_commit<T>(
         readers: &[Self],
         op: &'static str,
@@ -129,10 +129,10 @@ impl Reader {
                     let outcome = work(&snapshots);
                     let torn = snapshots.iter().find(|snapshot| snapshot.check().is_err());
                     let torn = match (&outcome, torn) {
-                        // The bytes read may belong to two commits.
+                        // The bytes may come from two commits.
                         (Ok(_) | Err(Error::Damaged { .. }), Some(torn)) => Some(torn),
                         (Err(Error::Busy { .. }), torn) => torn.or(snapshots.first()),
-                        // No other failure can come from mixed commits.
+                        // No other failure can come from mixing two commits.
                         _ => None,
                     };
                     let Some(torn) = torn else { return outcome };
@@ -151,10 +151,10 @@ impl Reader {
     }
 }
 
-/// A reader that got no snapshot, and its view.
+/// A reader without a snapshot, and its view.
 type Torn<'a> = (&'a Reader, Arc<View>);
 
-/// One snapshot for each reader; or the first reader that got none, with its view.
+/// One snapshot for each reader; or the first reader without one, with its view.
 fn begin_all(readers: &[Reader]) -> Result<Result<Vec<Snapshot<'_>>, Torn<'_>>> {
     let mut snapshots = Vec::with_capacity(readers.len());
     for reader in readers {
@@ -178,9 +178,9 @@ impl Attempts {
         Self { start: Instant::now(), torn: 0, pause: Duration::from_millis(1) }
     }
 
-    /// Waits before the next attempt; false to give up.
+    /// Waits before the next attempt. Returns false to give up.
     ///
-    /// It gives up only after [`DEADLINE`], and after a torn attempt only if [`TORN_ATTEMPTS`] were torn.
+    /// Gives up only after [`DEADLINE`], and after a torn attempt only if [`TORN_ATTEMPTS`] were torn.
     fn again(&mut self, failed: InVain) -> bool {
         self.torn += u32::from(failed == InVain::Torn);
         if self.start.elapsed() > DEADLINE && (failed == InVain::NotBegun || self.torn >= TORN_ATTEMPTS) {
@@ -195,14 +195,14 @@ impl Attempts {
 /// Why an attempt has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum InVain {
-    /// A commit was being applied all the time, so its writer may be stopped or dead.
+    /// A commit was being applied for the whole wait, so its writer may be stopped or dead.
     NotBegun,
     /// A commit came in during the attempt.
     Torn,
 }
 
 impl View {
-    /// Like [`live_copy`](Self::live_copy), but waits as long as a lookup does for a commit that is being applied.
+    /// Like [`live_copy`](Self::live_copy), but waits for a commit that is being applied, as long as a lookup would.
     pub(super) fn await_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {

@@ -15,7 +15,7 @@ use crate::system::on_threads;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Report {
-    /// Data pages read.
+    /// How many data pages were read.
     pub pages: u64,
     /// The pages that do not match their checksum, ascending.
     pub damaged: Vec<DamagedPage>,
@@ -25,15 +25,15 @@ pub struct Report {
     pub superblock_damaged: bool,
     /// Whether the counters differ from the entries found, although every page is intact.
     pub counts_differ: bool,
-    /// Whether the live area is wrong: no writer has the file, but the live area names another commit than the
-    /// superblock, which shows that a write was lost; or a block of it cannot be read. Readers take the superblock.
+    /// Whether the live area is wrong. Either no writer has the file, but the live area names another commit than the
+    /// superblock, which shows a lost write; or a block of the live area cannot be read. Readers use the superblock.
     pub live_differs: bool,
     /// The slots in use in each region, except in damaged pages.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub used_slots: Vec<u32>,
-    /// When the entries of a forgetting filter expire, and how many, by time, except in damaged pages. The first have
-    /// expired if that time has come, but no sweep has emptied them yet. Empty for other kinds, and if a writer came to
-    /// another epoch during the verification.
+    /// When the entries of a forgetting filter expire, and how many, by time, except in damaged pages. If the first time
+    /// has passed, its entries have expired, but no sweep has emptied them yet. Empty for other kinds, and if a writer
+    /// reached another epoch during the verification.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub expiries: Vec<Expiry>,
 }
@@ -48,12 +48,12 @@ impl Report {
 }
 
 impl Reader {
-    /// Reads every page and compares it with its checksum, and the entries found with the counters. A page is damaged,
-    /// too, if the medium cannot give back the page or its checksum.
+    /// Reads every page and compares it with its checksum, and the entries found with the counters. A page is also
+    /// damaged if the medium cannot read the page or its checksum.
     ///
-    /// `progress` gets the number of pages read, and of all pages. Beside a busy writer each page is checked at a
-    /// moment when nothing is being applied to it; the counters are compared only if no commit came in between. Fails
-    /// only if the file cannot be read at all, or with [`Error::Busy`].
+    /// `progress` receives the number of pages read, and the number of all pages. Beside a busy writer, each page is
+    /// checked at a moment when no commit is being applied to it; the counters are compared only if no commit came in
+    /// during the call. Fails only if the file cannot be read at all, or with [`Error::Busy`].
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Report> {
         let view = self.view()?;
         let Identity { geometry, kind, forgetting, .. } = view.superblock.identity;
@@ -98,9 +98,9 @@ impl Reader {
 }
 
 impl View {
-    /// Reads the pages of a region by system calls, each at a moment when nothing was being applied to it. Returns for
-    /// each page its checksum or an error; a page that the medium cannot give back is damaged. `None` if the file must
-    /// be opened anew first.
+    /// Reads the pages of a region by system calls, each at a moment when no commit was being applied to it. Returns for
+    /// each page its checksum or an error; a page that the medium cannot read is damaged. `None` if the file must be
+    /// opened anew first.
     pub(super) fn consistent_region(
         &self,
         region: RegionId,
@@ -111,7 +111,7 @@ impl View {
         let (pages, _) = into.as_chunks_mut();
         for (((number, page), outcome), sum) in (0..).zip(pages).zip(&mut outcomes).zip(first) {
             let id = PageId::new(region, number);
-            // A page that matches its checksum is right, even while a commit is applied.
+            // A page that matches its checksum is right, even during a commit.
             *outcome = match sum.filter(|sum| self.pages.sealer.crc(id, page) == *sum) {
                 Some(sum) => Ok(sum),
                 None => self.read_consistent(region, || self.read_from_medium(id, page), Result::is_ok)?,
@@ -160,8 +160,9 @@ impl View {
             && (has_other_epoch || self.has_other_commit(superblock))
     }
 
-    /// Whether the live area names another commit than `superblock`, which in an idle file shows that a write was lost.
-    /// Another epoch does not: opening the file for writing stores to its sector, and a power cut may tear that.
+    /// Whether the live area names another commit than `superblock`, which in an idle file shows a lost write. Another
+    /// epoch shows none: opening the file for writing stores into the epoch's sector, and a power cut may tear that
+    /// store.
     fn has_other_commit(&self, superblock: &Superblock) -> bool {
         let differs = |copy: LiveCopy| copy.commit != superblock.commit;
         LiveRead::live_copy(&self.pages.map).is_some_and(differs)
@@ -170,7 +171,7 @@ impl View {
     /// The epoch and the newest superblock of an idle file, if its live area differs from that superblock; else `None`.
     pub(super) fn outdated(&self) -> Option<(u64, Superblock)> {
         let source = self.source()?;
-        // A process that writes a newer superblock changes the epoch before.
+        // A process that writes a newer superblock changes the epoch first.
         let epoch = self.pages.map.epoch();
         let newest = read_superblocks(&source.file, self.pages.path())
             .and_then(|raw| raw.check(self.pages.path()))
@@ -179,15 +180,15 @@ impl View {
         (self.differs_from(&newest) && self.pages.map.is_consistent(epoch)).then_some((epoch, newest))
     }
 
-    /// Verifies all pages in their order, if lookups of `keys` keys would verify most of them one by one anyway: read
-    /// in order, they come faster from the disk and from memory. Leaves a page that does not match its checksum to the
-    /// lookups: it may be damaged, or a writer may be changing it.
+    /// Verifies all pages in order, if lookups of `keys` keys would otherwise verify most of them one by one: reading in
+    /// order is faster, from the disk and from memory. Leaves a page that does not match its checksum to the lookups: it
+    /// may be damaged, or a writer may be changing it.
     ///
-    /// This is done once after the opening, on two threads at least: one alone does not read as fast as memory gives.
+    /// Runs once after the opening, on at least two threads: one thread does not use the full rate of memory.
     pub(super) fn verify_ahead(&self, keys: usize, threads: usize) {
         let pages = self.superblock.identity.geometry.pages();
         let contents = self.contents();
-        // Once most pages are verified, the others may be damaged ones. They are not tried again.
+        // Once most pages are verified, the others may be damaged. They are not tried again.
         let left = contents.unverified();
         if left <= pages / 2 || (keys as u64) < left || contents.paging.larger_than_memory {
             return;

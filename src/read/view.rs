@@ -34,36 +34,36 @@ pub(crate) struct View {
     pub(super) pages: Pages,
     /// Where pages are read by system calls; `None` for a copy in memory.
     source: Option<Source>,
-    /// Set if the file is idle and its live area names another commit than its superblock. While the epoch is this one,
-    /// readers take the superblock.
+    /// Set if the file is idle and its live area names another commit than its superblock. As long as the epoch equals
+    /// this value, readers use the superblock.
     outdated_at: Option<u64>,
     /// Pages and live copy to read instead of the file's, if the journal had to be replayed privately.
     replayed: Option<Replayed>,
     pub(super) shortcut: Shortcut,
-    /// The last epoch at which the file was still the one that was opened; [`CLOSED`] if nobody has looked.
+    /// The last epoch at which the file was still the one that was opened; [`CLOSED`] before the first check.
     own_at: AtomicU64,
-    /// Whether a look at the name has found another file, or the file was opened anew.
+    /// Whether the name was found to lead to another file, or the file was opened anew.
     left: AtomicBool,
     pub(super) other_superblock_damaged: bool,
     /// The file, if it is on an overlay file system, where the map may show an older file.
     layered: Option<File>,
 }
 
-/// Findings of slow lookups about a view, for the fast ones.
+/// What slow lookups found out about a view, for the fast ones.
 #[derive(Debug)]
 pub(super) struct Shortcut {
     /// The last even epoch at which a lookup of a key found no flag set; [`CLOSED`] if lookups of keys must not take the
     /// shortcut.
     pub(super) of_keys: AtomicU64,
-    /// The same for lookups of hashes.
+    /// Like `of_keys`, for lookups of hashes.
     pub(super) of_hashes: AtomicU64,
     /// Whether the filter is marked.
     pub(super) is_marked: bool,
-    /// A copy of the table: the address of the original would take a register.
+    /// A copy of the OFFSET table: the address of the original would occupy a register.
     pub(super) offsets: [u16; 64],
 }
 
-/// No epoch: it is odd.
+/// A value that no epoch has: it is odd.
 pub(super) const CLOSED: u64 = u64::MAX;
 
 impl Shortcut {
@@ -77,14 +77,14 @@ impl Shortcut {
     }
 }
 
-/// An open file, and the disk through which it is read.
+/// An open file, and the disk that reads it.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(crate) file: File,
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// A copy-on-write mapping with the journal's transactions in it. It is valid while nobody changes the file.
+/// A copy-on-write mapping with the journal's transactions applied. It is valid while no process changes the file.
 #[derive(Debug)]
 struct Replayed {
     pages: Pages,
@@ -132,7 +132,7 @@ impl View {
         Ok(view)
     }
 
-    /// The view of a filter that lies in memory alone, and that nobody changes.
+    /// The view of a filter that lies only in memory and never changes.
     pub(super) fn of_bytes(
         memory: Map,
         superblocks: Superblocks,
@@ -164,7 +164,7 @@ impl View {
         Ok(view)
     }
 
-    /// The view of a verified copy in memory, which nobody changes.
+    /// The view of a verified copy in memory, which never changes.
     pub(super) fn moved_to(&self, memory: Map, superblock: Superblock) -> Result<Self> {
         Ok(Self {
             inode: self.inode,
@@ -192,7 +192,7 @@ impl View {
         let mut redo = Redo::nothing(&self.superblock);
         if let Some(journal) = journal::open(files, false)? {
             // Protects: the answers of lookups, which a power cut must not undo. A file opened only for reading may be
-            // synced too.
+            // synced, too.
             match options.disk.sync(&journal) {
                 Err(error) if needs_no_sync(&error) => {}
                 outcome => outcome.at(&files.journal, "sync")?,
@@ -226,12 +226,12 @@ impl View {
         Ok(Replayed { pages, changed, epoch, copy: redo.live_copy(&files.data)? })
     }
 
-    /// Where pages are read by system calls, if there.
+    /// Where pages are read by system calls; `None` for a copy in memory.
     pub(super) const fn source(&self) -> Option<&Source> {
         self.source.as_ref()
     }
 
-    /// Makes every later lookup open the file that the name leads to then.
+    /// Makes every later lookup open whichever file the name then leads to.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
         self.shortcut.of_keys.store(CLOSED, Ordering::SeqCst);
@@ -243,7 +243,7 @@ impl View {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// Whether it is a copy in memory.
+    /// Whether the view is of a copy in memory.
     pub(super) fn is_in_memory(&self) -> bool {
         self.source().is_none()
     }
@@ -254,14 +254,15 @@ impl View {
         Ok(self.source().is_some() && files.inode()?.is_some_and(|found| found != self.inode))
     }
 
-    /// Whether the file is still the one that was opened. False if another filter was written over it in place, as by
-    /// `cp other live`.
+    /// Whether the file is still the one that was opened. False if another filter was written over it in place, as by `cp
+    /// other live`.
     #[cold]
     pub(super) fn shows_own(&self) -> bool {
         self.source().is_none_or(|source| is_file_of(&source.file, &self.superblock.identity))
     }
 
-    /// Like `shows_own`, but reads nothing if it was true at the current epoch before: another filter has another epoch.
+    /// Like `shows_own`, but reads nothing if the answer was true before at the current epoch: another filter has another
+    /// epoch.
     #[inline]
     pub(super) fn is_own(&self) -> bool {
         let epoch = self.pages.map.epoch();
@@ -301,9 +302,9 @@ impl View {
 
     /// Whether the map shows an older file than the descriptor.
     ///
-    /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. Reads from
-    /// a descriptor then give the copy, and a map made before still shows the original. As no epoch ever goes back,
-    /// a higher one in the copy shows that a writer has changed it.
+    /// On an overlay file system, a file of a lower layer is copied when it is first opened for writing. Reads from a
+    /// descriptor then return the copy, and a map made before still shows the original. No epoch ever goes back, so a
+    /// higher epoch in the copy shows that a writer has changed it.
     #[inline]
     fn is_left_behind(&self) -> bool {
         let Some(file) = &self.layered else { return false };
@@ -312,10 +313,10 @@ impl View {
         read.is_ok() && u64::from_le_bytes(epoch) > self.pages.map.epoch()
     }
 
-    /// Whether everything read since `epoch` was loaded belongs to one commit.
+    /// Whether all reads since `epoch` was loaded belong to one commit.
     ///
-    /// For a private replay the epoch must be the replay's. Pages that it has not changed are read from the file, so a
-    /// lookup that began before a recovery might mix two commits.
+    /// For a private replay, `epoch` must be the replay's. Pages that the replay did not change are read from the file,
+    /// so a lookup that began before a recovery might mix two commits.
     #[inline]
     pub(super) fn is_consistent(&self, epoch: u64) -> bool {
         match &self.replayed {
@@ -330,7 +331,7 @@ impl View {
         self.replayed.is_some()
     }
 
-    /// Whether the flags in the map are all that `is_current` needs.
+    /// Whether `is_current` needs only the flags in the map.
     pub(super) const fn is_plain(&self) -> bool {
         self.replayed.is_none() && self.layered.is_none()
     }
@@ -351,14 +352,14 @@ impl View {
         Error::Busy { path: self.pages.path().to_path_buf(), op }
     }
 
-    /// Where pages and their checksums are read.
+    /// The map from which pages and their checksums are read.
     #[inline]
     pub(super) fn contents(&self) -> &Pages {
         self.replayed.as_ref().map_or(&self.pages, |replayed| &replayed.pages)
     }
 
-    /// The epoch for lookups to judge by, 0 if the filter does not forget; `None` if the live area is damaged there.
-    /// Must be loaded with the buckets: after the apply epoch, or the region's sequence, was found even.
+    /// The epoch that lookups use to judge expiry, 0 if the filter does not forget; `None` if the live area is damaged
+    /// there. Must be loaded with the buckets: after the apply epoch, or the region's sequence, was found even.
     #[inline]
     pub(super) fn now<W: Width>(&self) -> Option<u32> {
         if W::EXPIRY_BITS == 0 { Some(0) } else { self.now_of_forgetting() }
@@ -379,7 +380,7 @@ impl View {
         Error::Field { path, field: "live epoch", found: self.contents().map.live_word(LIVE_NOW), expected }
     }
 
-    /// Asks for the pages ahead, when all regions are read in order and `region` is next.
+    /// Prefetches the coming pages, when all regions are read in order and `region` is next.
     pub(super) fn comes_to(&self, region: RegionId) {
         self.pages.read_ahead(RegionId(region.0.saturating_add(REGIONS_AHEAD)));
     }
@@ -393,8 +394,8 @@ impl View {
         Some(self.checked(copy))
     }
 
-    /// Like [`live_copy`](Self::live_copy), but also while the next commit is being applied. `None` if the writer takes
-    /// so long to store the copy that it may have died.
+    /// Like [`live_copy`](Self::live_copy), but also works while the next commit is being applied. `None` if the writer
+    /// takes so long to store the copy that it may have died.
     pub(super) fn last_live_copy(&self) -> Option<Result<(LiveCopy, Metadata)>> {
         let mut patience = Patience::default();
         loop {

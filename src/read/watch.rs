@@ -1,8 +1,8 @@
 //! Lookups that watch the filter's name, which may lead to another file after `mv new.gowk live.gowk`.
 //!
-//! Nothing in the old file shows such a move, so the reader has to look at the name. Counting lookups costs a lookup in
-//! memory 6 to 9 %, and looking at a clock more. So a [`Reader`] does neither, and a thread that wants its single lookups
-//! to follow has a handle of its own.
+//! Nothing in the old file shows such a move, so the reader has to look at the name. Counting lookups would cost a lookup
+//! in memory 6 to 9 %, and looking at a clock more. So a [`Reader`] does neither, and a thread whose single lookups must
+//! follow uses a handle of its own.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,14 +14,15 @@ use super::{Lookup, Reader};
 use crate::cuckoo::Key;
 use crate::error::{Error, Result};
 
-/// The clock is read at least once in this many lookups.
+/// At least one in this many lookups reads the clock.
 const MOST: u32 = 32;
-/// If this long has passed since the clock was last read, the next lookup reads it again. Longer than the clock's tick.
+/// If this long has passed since the clock was last read, the next lookup reads it again. Longer than a tick of the
+/// clock.
 const SLOW: Duration = Duration::from_millis(30);
 /// The time from one look at the name to the next.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The time since some moment. The coarse clock, with ticks of a few milliseconds, costs less than the fine one.
+/// The time since some fixed moment. The coarse clock, with ticks of a few milliseconds, costs less than the fine one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn now() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
@@ -36,13 +37,13 @@ fn now() -> Duration {
 
 /// Lookups of one thread in a filter, which follow its name: [`Reader::lookups`].
 ///
-/// It has the file that it last looked into open, and needs no pointer that threads share: so it is faster than the
-/// reader's own lookups, 1.5 times in a filter of 22 MB. After the filter has doubled, or another has taken its name, it
-/// lets go of the old file with its next lookup.
+/// It holds the file of its last lookup open, and needs no pointer that threads share. So its lookups are faster than the
+/// reader's own, 1.5 times in a filter of 22 MB. After the filter has doubled, or another filter has taken its name, the
+/// next lookup releases the old file.
 ///
 /// A lookup looks at the clock and, if half a second has passed, at the name: [`Reader::reload`]. If lookups come fast,
-/// only each 32nd does. That costs 12 to 15 % of the rate (`gowk-peers lookups 64`). Every batch looks at the name first,
-/// as a reader's own.
+/// only each 32nd looks at the clock. That costs 12 to 15 % of the rate (`gowk-peers lookups 64`). Every batch looks at
+/// the name first, like a reader's own batch.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -62,11 +63,11 @@ fn now() -> Duration {
 /// ```
 pub struct Lookups {
     reader: Reader,
-    /// The view that was last looked into; `None` during a lookup.
+    /// The view of the last lookup; `None` during a lookup.
     view: Cell<Option<Arc<View>>>,
-    /// Lookups that do not read the clock before the next one that does.
+    /// How many more lookups come before the next one that reads the clock.
     left: Cell<u32>,
-    /// Lookups from the last reading of the clock to the next.
+    /// How many lookups go from one reading of the clock to the next.
     interval: Cell<u32>,
     /// The time of the last reading of the clock.
     clock: Cell<Duration>,
@@ -75,7 +76,7 @@ pub struct Lookups {
 }
 
 impl Reader {
-    /// Single lookups for one thread that follow when another file takes the filter's name, half a second later or with
+    /// Single lookups for one thread. When another file takes the filter's name, they follow half a second later, or with
     /// the 32nd lookup after that. The reader's own single lookups do not look at the name.
     pub fn lookups(&self) -> Lookups {
         let now = Cell::new(now());
@@ -104,8 +105,8 @@ impl Lookups {
         fast: impl FnOnce(&View) -> Option<T>,
         slow: impl FnOnce(&mut Arc<View>) -> Result<T>,
     ) -> Result<T> {
-        // While the key is hashed, which may call the user's code, the view is not here. That code may look up keys, too,
-        // or panic: then the next lookup begins with the reader's view.
+        // While the key is hashed, which may call the user's code, the view is taken out. That code may also look up
+        // keys, or panic: the next lookup then begins with the reader's view.
         let view = self.view.take();
         if let Some(view) = view {
             let answer = fast(&view);

@@ -11,16 +11,16 @@ use std::thread::{self, Thread};
 use super::queue::{Job, Queue};
 use crate::error::{Error, Result};
 
-/// A failure that all who wait for one commit share.
+/// A failure, shared by all who wait for one commit.
 pub(super) type Failure = Arc<Error>;
 
 /// The answer to a change of a [`SharedWriter`](super::SharedWriter): a future for any executor, and
 /// [`wait`](Self::wait) for threads.
 ///
-/// The change is queued when the call returns, unless the queue is full; then it is queued as soon as somebody waits for
-/// the answer. A change that is queued is made and committed, also if its `Pending` is dropped.
+/// The change is queued when the call returns, unless the queue is full. Then it is queued when the caller first waits
+/// for the answer. A queued change is made and committed even if its `Pending` is dropped.
 ///
-/// The error is shared by all whose changes are in the same commit.
+/// All changes of one commit share its error.
 #[must_use = "a change may fail, and is durable only once its answer has come"]
 pub struct Pending<T> {
     answer: Arc<Answer<T>>,
@@ -48,7 +48,7 @@ impl<T> Answer<T> {
         Arc::new(Self(Mutex::new(AnswerState::Open(None))))
     }
 
-    /// Leaves the answer, and wakes the caller. Does nothing after an earlier answer.
+    /// Stores the answer, and wakes the caller. Does nothing after an earlier answer.
     pub(super) fn set(&self, answer: Result<T, Failure>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let AnswerState::Open(waker) = &mut *state else { return };
@@ -68,7 +68,7 @@ impl<T> Answer<T> {
                 Poll::Pending
             }
             AnswerState::Answered(answer) => Poll::Ready(answer),
-            // Polled again after the answer, which no executor does.
+            // Polled again after the answer; no executor does that.
             AnswerState::Taken => Poll::Pending,
         }
     }
@@ -89,7 +89,7 @@ impl<T> Pending<T> {
         Self::queued(answer)
     }
 
-    /// Blocks the thread until there is an answer.
+    /// Blocks the thread until the answer arrives.
     pub fn wait(mut self) -> Result<T, Arc<Error>> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);

@@ -15,38 +15,38 @@ use crate::write::Writer;
 pub(super) struct Queue {
     pub(super) path: PathBuf,
     state: Mutex<QueueState>,
-    /// Notified when there is something to do for the thread.
+    /// Notified when there is work for the thread.
     work: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
     jobs: Vec<Job>,
-    /// Keys of all jobs.
+    /// The number of keys in all jobs.
     keys: usize,
     /// Tasks that wait for room.
     crowded: Vec<Waker>,
-    /// No job may come any more: the thread ends after the queued jobs.
+    /// No further job is accepted: the thread ends after the queued jobs.
     ending: bool,
-    /// Calls of `close`, which get the outcome of closing.
+    /// Calls of `close`, which receive the outcome of closing.
     closing: Vec<Arc<Answer<()>>>,
 }
 
-/// A change that waits.
+/// A waiting change.
 pub(super) struct Job {
     keys: usize,
-    /// Whether it must be answered after a commit, whatever [`Commits`] says.
+    /// Whether it must be answered only after a commit, whatever [`Commits`] says.
     durable: bool,
     step: Box<dyn QueuedStep>,
 }
 
 trait QueuedStep: Send {
     fn make(&mut self, changes: &mut Changes<'_>);
-    /// Answers: with the outcome of the change, or with the failure of its commit.
+    /// Answers with the outcome of the change, or with the failure of its commit.
     fn answer(&mut self, commit: Result<(), Failure>);
 }
 
-/// A change, its outcome once it was made, and the place for the answer.
+/// A change, its outcome once it is made, and the place for the answer.
 struct QueuedChange<F, T> {
     change: Option<F>,
     outcome: Option<Result<T>>,
@@ -111,8 +111,8 @@ impl Queue {
         }
     }
 
-    /// Queues the job, or returns it if the queue is full; then `waker` is woken once it may have room. In a closed queue, the
-    /// job is dropped, which answers it.
+    /// Queues the job, or returns it if the queue is full; `waker` is then woken once there may be room. If the queue is
+    /// closed, drops the job, which answers it.
     pub(super) fn push(&self, job: Job, waker: Option<&Waker>) -> Result<(), Job> {
         let mut state = self.state();
         if state.ending {
@@ -130,7 +130,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Ends the thread after the jobs that are queued.
+    /// Ends the thread after the queued jobs.
     pub(super) fn end(&self) {
         self.ended(None);
     }
@@ -143,7 +143,7 @@ impl Queue {
 
     fn ended(&self, answer: Option<Arc<Answer<()>>>) {
         let mut state = self.state();
-        // Once the thread has ended, nobody is left to answer.
+        // Once the thread has ended, no one answers any more.
         if state.ending
             && state.closing.is_empty()
             && let Some(answer) = &answer
@@ -158,7 +158,7 @@ impl Queue {
         crowded.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until there are jobs, or until this time, and takes all of them. `None` if no more will come.
+    /// Waits until there are jobs, or until `until`, and takes all of them. `None` if no more will come.
     fn take(&self, until: Option<Instant>) -> Option<Vec<Job>> {
         let mut state = self.state();
         while state.jobs.is_empty() && !state.ending {
@@ -189,7 +189,7 @@ struct Owner {
     commits: Commits,
     /// The failure of the last attempt to commit changes that were answered before their commit.
     failed: Option<Failure>,
-    /// When they must be committed.
+    /// When the changes that were already answered must be committed.
     due: Option<Instant>,
 }
 
@@ -223,7 +223,7 @@ impl Owner {
         }
     }
 
-    /// Commits changes that were answered already, and notes a failure for later ones.
+    /// Commits changes that were already answered, and records a failure for later changes.
     fn commit(&mut self, writer: &mut Writer) -> Result<(), Failure> {
         let outcome = writer.commit().map_err(Arc::new);
         self.failed = outcome.clone().err();
@@ -231,13 +231,13 @@ impl Owner {
     }
 }
 
-/// Commits changes before any was answered. If that fails, they must not become part of the next commit.
+/// Commits changes before any of them is answered. If the commit fails, they must not become part of the next one.
 fn commit_or_roll_back(writer: &mut Writer) -> Result<(), Failure> {
     let outcome = writer.commit();
     if let Err(error) = &outcome
         && !matches!(error, Error::Unknown { .. } | Error::AfterCommit { .. } | Error::Poisoned { .. })
     {
-        // If this fails too, the writer is closed, and refuses what follows.
+        // If this fails too, the writer is closed, and refuses later changes.
         let _ = writer.rollback();
     }
     outcome.map_err(Arc::new)
@@ -251,14 +251,14 @@ impl Queue {
         let (jobs, closing) = (std::mem::take(&mut state.jobs), std::mem::take(&mut state.closing));
         let crowded = std::mem::take(&mut state.crowded);
         drop(state);
-        // Their answer is that the filter is closed.
+        // They are answered with the error for a closed filter.
         drop(jobs);
         closing.iter().for_each(|answer| answer.set(outcome.clone()));
         crowded.into_iter().for_each(Waker::wake);
     }
 }
 
-/// Also if a change panics, nobody waits for ever.
+/// Ensures that no caller waits for ever, even if a change panics.
 impl Drop for Owner {
     fn drop(&mut self) {
         self.queue.settle(Err(closed(&self.queue.path)));

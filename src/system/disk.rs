@@ -13,22 +13,22 @@ use rustix::io::Errno;
 
 use crate::format::frame::MAX_PAYLOAD;
 
-/// The most bytes of a frame's payload, far less than the format allows (16 MiB).
+/// The most bytes in a frame's payload, far fewer than the format allows (16 MiB).
 ///
-/// A frame is kept in memory until it is written, and all frames use the same memory. If frames are short, that memory
-/// stays in the cache. A commit of a million changes in 22 MB took 26 ms, and with frames of 16 MiB 31 ms.
+/// A frame stays in memory until it is written, and all frames use the same memory. If frames are short, that memory
+/// stays in the cache. A commit of a million changes in 22 MB took 26 ms, and 31 ms with frames of 16 MiB.
 const FRAME_LIMIT: usize = 1 << 20;
 const _: () = assert!(FRAME_LIMIT <= MAX_PAYLOAD);
 
-/// Bytes of commits in the journal after which they are checkpointed.
+/// A journal with this many bytes of commits is checkpointed.
 const CHECKPOINT_AT: u64 = 64 << 20;
 
 /// The operations that gowk performs on files and folders, other than reading through maps.
 ///
-/// Stores through a memory map are not among them. They go to the live area, which recovery writes anew after a crash,
-/// and to unpublished files, which nobody reads before they are synced and renamed.
+/// Stores through a memory map are not among them. Such stores go to the live area, which recovery writes anew after a
+/// crash, and to unpublished files, which nobody reads before they are synced and renamed.
 ///
-/// The default of each method is the call of the operating system.
+/// The default of each method calls the operating system.
 pub trait Disk: Debug + Send + Sync {
     /// Creates a file that must not exist, open for reading and writing, with permission bits `mode`.
     fn create(&self, path: &Path, mode: u32) -> io::Result<File> {
@@ -38,7 +38,7 @@ pub trait Disk: Debug + Send + Sync {
     fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         file.write_all_at(bytes, offset)
     }
-    /// Fills `bytes` from `offset` on. Verification, repair and copying read by this call; lookups read through a map.
+    /// Fills `bytes` from `offset` on. Verification, repair and copying read by this call. Lookups read through a map.
     fn read_at(&self, file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         file.read_exact_at(bytes, offset)
     }
@@ -46,34 +46,35 @@ pub trait Disk: Debug + Send + Sync {
     fn set_len(&self, file: &File, length: u64) -> io::Result<()> {
         file.set_len(length)
     }
-    /// Makes a file `length` bytes long and takes room for all of them on the disk. New bytes read as zeros.
+    /// Makes a file `length` bytes long and reserves room for all of them on the disk. New bytes read as zeros.
     fn allocate(&self, file: &File, length: u64) -> io::Result<()> {
         // `allocate` of fs2 reports wrong reasons: it reads them from `errno`, which `posix_fallocate` does not set.
         if supported(fallocate(file, FallocateFlags::empty(), 0, length))? {
             return Ok(());
         }
-        // The file system has no such call. Zeros take the room now, so that no later write runs out of it.
+        // The file system has no such call. Writing zeros reserves the room now, so that no later write fails for lack of
+        // it.
         fill(file, length)
     }
     /// Returns once the file's contents and length are on the medium.
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()
     }
-    /// Gives a file another name. If a file has that name already, it is replaced if `replace`; else the call fails
-    /// with `AlreadyExists`.
+    /// Gives a file another name. If a file already has that name, it is replaced if `replace` is set; otherwise the call
+    /// fails with `AlreadyExists`.
     fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
         if replace {
             return std::fs::rename(from, to);
         }
         let from = tempfile::TempPath::try_from_path(from)?;
         from.persist_noclobber(to).map_err(|failed| {
-            // `TempPath` would remove the file when dropped, but it is the caller's.
+            // `TempPath` would remove the file when dropped, but the file belongs to the caller.
             let tempfile::PathPersistError { error, path } = failed;
             let _ = path.keep();
             error
         })
     }
-    /// Gives a file one more name, in one step; fails with `AlreadyExists` if a file has that name.
+    /// Gives a file one more name, in one step; fails with `AlreadyExists` if a file already has that name.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         std::fs::hard_link(from, to)
     }
@@ -89,14 +90,14 @@ pub trait Disk: Debug + Send + Sync {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         File::open(dir)?.sync_all()
     }
-    /// Bytes that are free for files in a folder.
+    /// How many bytes are free for files in a folder.
     fn available(&self, dir: &Path) -> io::Result<u64> {
         fs2::available_space(dir)
     }
 
-    /// Takes room on the disk for holes in the first `length` bytes of a file. If a copy of the file shares the bytes
-    /// in `own`, takes separate room for them. The bytes stay as they are. Does nothing on a file system that has no
-    /// such calls.
+    /// Reserves room on the disk for holes in the first `length` bytes of a file. If a copy of the file shares the bytes
+    /// in `own`, reserves separate room for them. The contents do not change. Does nothing on a file system without such
+    /// calls.
     fn reserve(&self, file: &File, length: u64, own: Range<u64>) -> io::Result<()> {
         let has_holes = file.metadata()?.blocks() < length.div_ceil(512);
         if has_holes {
@@ -107,29 +108,29 @@ pub trait Disk: Debug + Send + Sync {
         Ok(())
     }
 
-    /// The most bytes of page records in a journal frame; the rest goes into further frames.
+    /// The most bytes of page records in a journal frame; further records go into further frames.
     fn frame_limit(&self) -> usize {
         FRAME_LIMIT
     }
 
-    /// Bytes of commits in the journal after which they are checkpointed.
+    /// A journal with this many bytes of commits is checkpointed.
     fn checkpoint_at(&self) -> u64 {
         CHECKPOINT_AT
     }
 }
 
-/// The operating system's files.
+/// The files of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemDisk;
 
 impl Disk for SystemDisk {}
 
-/// `fallocate`, called again if a signal interrupted it.
+/// `fallocate`, repeated if a signal interrupts it.
 fn fallocate(file: &File, flags: FallocateFlags, from: u64, length: u64) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, from, length))?)
 }
 
-/// Whether the file system has the call that was made.
+/// Whether the file system supports the call with this outcome.
 fn supported(outcome: io::Result<()>) -> io::Result<bool> {
     match outcome {
         Ok(()) => Ok(true),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, IoContext, Result};
 
-/// The most symbolic links that are followed for one name: Linux's limit.
+/// The most symbolic links followed for one name: Linux's limit.
 const MOST_LINKS: usize = 40;
 
 /// The files of one filter, by their canonical paths: a symbolic link and its target have one lock file.
@@ -21,16 +21,16 @@ pub struct Files {
     pub(crate) journal: PathBuf,
     pub(crate) lock: PathBuf,
     pub(crate) dir: PathBuf,
-    /// Nobody else opens the filter, so its files are not locked.
+    /// No other process opens the filter, so its files are not locked.
     pub(crate) private: bool,
 }
 
-/// Device and inode: two files are the same if these are.
+/// Device and inode: two files are the same if both agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Inode(u64, u64);
 
 impl Inode {
-    /// Of a filter that was read from bytes. No file system of Linux or macOS has a file 0.
+    /// The inode of a filter that was read from bytes. No file system of Linux or macOS has a file 0.
     pub(crate) const OF_NO_FILE: Self = Self(0, 0);
 
     pub(crate) fn of(metadata: &Metadata) -> Self {
@@ -43,7 +43,7 @@ impl Files {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] if the folder cannot be opened, [`Error::MountPoint`] if the file alone is mounted there.
+    /// [`Error::Io`] if the folder cannot be opened, [`Error::MountPoint`] if only the file is mounted there.
     pub fn new(path: &Path) -> Result<Self> {
         let files = Self::of_sealed(path)?;
         if is_mount_point(&files.data) {
@@ -69,21 +69,21 @@ impl Files {
         Ok(Self { journal, lock, dir, data, private: false })
     }
 
-    /// The names that errors and paths show for a filter that was read from bytes. No file is ever opened by them.
+    /// The names that errors and paths show for a filter that was read from bytes. No file is opened by these names.
     pub(crate) fn of_bytes() -> Self {
         let data = PathBuf::from("<bytes>");
         let (journal, lock) = (with_suffix(&data, "-journal"), with_suffix(&data, "-lock"));
         Self { journal, lock, dir: PathBuf::new(), data, private: false }
     }
 
-    /// The same files, for a filter that nobody else opens.
+    /// The same files, of a filter that no other process opens.
     #[cfg(feature = "store")]
     pub(crate) fn private(self) -> Self {
         Self { private: true, ..self }
     }
 
     /// Whether `path` leads to a file of the filter, through links or under another name, or is a name that the filter
-    /// uses while it doubles. No file needs to be there yet.
+    /// uses while it doubles. The files need not exist yet.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -104,8 +104,8 @@ impl Files {
         [&self.data, &self.journal, &self.lock].into_iter().any(|own| *own == named || is_same(own))
     }
 
-    /// The path with all symbolic links resolved, even if no file has the last name yet. Two paths to one new file give
-    /// the same.
+    /// The path with all symbolic links resolved, even if no file has the last name yet. Two paths to one new file
+    /// resolve to the same path.
     #[must_use]
     pub fn resolved(path: &Path) -> PathBuf {
         let mut path = path.to_owned();
@@ -140,9 +140,9 @@ pub(crate) fn inode_of(name: &Path) -> io::Result<Option<Inode>> {
     }
 }
 
-/// The names in a folder, in no order.
+/// The names in a folder, in any order.
 ///
-/// Does not use `std::fs::read_dir`, which panics if closing the folder fails; the names were read all the same.
+/// Does not use `std::fs::read_dir`, which panics if closing the folder fails, even though the names were read.
 pub(crate) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
     use rustix::fs::{Dir, Mode, OFlags, open};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -157,7 +157,7 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<OsString>> {
 }
 
 /// Whether the path itself is a mount point, as `docker run -v FILE:FILE` makes it. After a doubling has published a new
-/// file outside, such a mount still shows the old one; and the journal and lock file are not beside it.
+/// file outside, such a mount still shows the old one. The journal and the lock file are not beside it, either.
 #[cfg(target_os = "linux")]
 fn is_mount_point(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};

@@ -1,23 +1,23 @@
 //! The locks of a filter. The kernel frees all of them when their owner dies.
 //!
 //! * The **gate** is a `flock` on the data file itself, held only while opening (and recovering).
-//! * The **writer lock** is a `flock` on `FILE-lock`, which is never renamed. It is only touched under the gate. It is
-//!   tried and never waited for. *Held exclusively* means: its owner has recovered the file and writes.
-//! * The **presence** of a writer is a lock on one byte of the data file. It says the same as the writer lock, but
-//!   belongs to the file and not to its name. So it still holds if somebody removes `FILE-lock` or renames the file.
-//! * The **turn** is a lock on another byte of it. A process that waits for the gate exclusively holds the turn, and
-//!   processes that open the file later wait for it. Without the turn, a stream of readers could keep a writer waiting
-//!   for ever: one of them would always hold the gate.
+//! * The **writer lock** is a `flock` on `FILE-lock`, which is never renamed. It is used only under the gate, and is
+//!   tried, never waited for. *Held exclusively* means: its owner has recovered the file and writes.
+//! * The **presence** of a writer is a lock on one byte of the data file. It means the same as the writer lock, but
+//!   belongs to the file and not to its name. So it still holds if a user removes `FILE-lock` or renames the file.
+//! * The **turn** is a lock on another byte of the data file. A process that waits for the gate exclusively holds the
+//!   turn, and processes that open the file later wait for the turn. Without it, a stream of readers could keep a writer
+//!   waiting for ever: some reader would always hold the gate.
 //!
-//! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). Where the system has no such locks, gate and
-//! writer lock are enough as long as nobody removes the lock file.
+//! Presence and turn are locks of open file descriptions (`F_OFD_SETLK`). On systems without such locks, gate and writer
+//! lock suffice as long as no user removes the lock file.
 //!
-//! If a filter is never published, the process that made its lock file removes it again ([`Held::of_new`]). Another
-//! process may have opened the lock file before, and may then lock a file without a name. So after taking the writer
-//! lock, a process looks whether the name still leads to that file ([`Held::is_at`]), and starts over if not. Only the
-//! owner of the exclusive lock removes the file, so a locked file that was found at its name stays.
+//! If a filter is never published, the process that made its lock file removes that file again ([`Held::of_new`]).
+//! Another process may have opened the lock file before, and may then lock a file without a name. So after taking the
+//! writer lock, a process checks whether the name still leads to that file ([`Held::is_at`]), and starts over if not.
+//! Only the owner of the exclusive lock removes the file, so a locked file that was found under its name stays.
 //!
-//! Locks are given up explicitly: a memory map of the file keeps a lock alive after its descriptor was closed.
+//! Locks are released explicitly: a memory map of the file keeps a lock alive after its descriptor is closed.
 
 use std::fs::File;
 use std::io;
@@ -33,20 +33,20 @@ use super::files::{Files, Inode, inode_of};
 use super::rights::Rights;
 use crate::error::{Error, IoContext, Result};
 
-/// The pause after the first try of a lock. It grows with each try.
+/// The pause after the first attempt to lock. It grows with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_micros(20);
-/// The longest pause between two tries of a lock.
+/// The longest pause between two attempts to lock.
 const LAST_PAUSE: Duration = Duration::from_millis(5);
 
-/// A lock on a file, given up when dropped.
+/// A lock on a file, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     file: File,
-    /// For a lock file that this process has made: the files of its filter, and the disk to remove it from.
+    /// Set for a lock file that this process has made: the files of its filter, and the disk from which to remove it.
     made: Option<(Files, Arc<dyn Disk>)>,
 }
 
-/// The time until which to wait for a lock; `None` waits without end.
+/// How long to wait for a lock; `None` waits without end.
 pub(crate) type Deadline = Option<Instant>;
 
 pub(crate) fn is_over(deadline: Deadline) -> bool {
@@ -54,7 +54,7 @@ pub(crate) fn is_over(deadline: Deadline) -> bool {
 }
 
 impl Held {
-    /// The gate, shared; [`Error::Stalled`] if others keep it exclusively until the deadline.
+    /// Takes the gate shared; [`Error::Stalled`] if others hold it exclusively until the deadline.
     pub(crate) fn gate_shared(file: &File, path: &Path, deadline: Deadline) -> Result<Self> {
         let own = file.try_clone().at(path, "lock")?;
         until(path, deadline, || {
@@ -65,7 +65,7 @@ impl Held {
         Ok(Self::new(own))
     }
 
-    /// The gate, exclusively; the file is open for writing. [`Error::Stalled`] if others keep it until the deadline.
+    /// Takes the gate exclusively; the file is open for writing. [`Error::Stalled`] if others hold it until the deadline.
     pub(crate) fn gate_exclusive(file: &File, path: &Path, deadline: Deadline) -> Result<Self> {
         let own = file.try_clone().at(path, "lock")?;
         let _turn = until(path, deadline, || ByteLock::try_exclusive(file, TURN).at(path, "lock"))?;
@@ -76,13 +76,13 @@ impl Held {
         Ok(Self::new(own))
     }
 
-    /// A shared lock, unless somebody holds it exclusively.
+    /// Takes a shared lock, unless another process holds it exclusively.
     pub(crate) fn try_shared(file: File, path: &Path) -> Result<Option<Self>> {
         let free = contended(uninterrupted(|| FileExt::try_lock_shared(&file))).at(path, "lock")?;
         Ok(free.then_some(Self::new(file)))
     }
 
-    /// Makes a shared lock exclusive. If another process holds a shared lock too, returns `None` and gives up the lock:
+    /// Makes a shared lock exclusive. If another process also holds a shared lock, returns `None` and releases the lock:
     /// the conversion is not atomic.
     pub(crate) fn try_into_exclusive(self, path: &Path) -> Result<Option<Self>> {
         let free = contended(uninterrupted(|| FileExt::try_lock_exclusive(&self.file))).at(path, "lock")?;
@@ -100,7 +100,7 @@ impl Held {
     }
 
     /// Marks this as the exclusive lock of a filter that does not exist yet, whose lock file this process has made. If
-    /// the filter still does not exist when the lock is given up, the lock file is removed.
+    /// the filter still does not exist when the lock is released, the lock file is removed.
     pub(crate) fn of_new(mut self, files: &Files, disk: &Arc<dyn Disk>) -> Self {
         self.made = Some((files.clone(), disk.clone()));
         self
@@ -109,12 +109,12 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The file is removed before the lock is given up, so that nobody else has the lock then.
+        // The file is removed before the lock is released, so that no other process has the lock then.
         if let Some((files, disk)) = self.made.take()
             && files.inode().is_ok_and(|found| found.is_none())
             && self.is_at(&files.lock).is_ok_and(|is_at| is_at)
         {
-            // A lock file that stays does no harm.
+            // A lock file that remains does no harm.
             let _ = disk.remove(&files.lock);
         }
         // This cannot fail on a descriptor that holds a lock. If it did, the kernel would free the lock with the
@@ -155,30 +155,30 @@ fn contended(outcome: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-/// The lock that says that a living writer has the data file; given up when dropped.
+/// The lock that shows that a living writer has the data file open; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Presence {
     _byte: ByteLock,
 }
 
 impl Presence {
-    /// Takes the presence of a file open for writing; `None` if another writer holds it.
+    /// Takes the presence of a file that is open for writing; `None` if another writer holds it.
     pub(crate) fn claim(file: &File, path: &Path) -> Result<Option<Self>> {
         Ok(ByteLock::try_exclusive(file, PRESENCE).at(path, "lock")?.map(|byte| Self { _byte: byte }))
     }
 
-    /// Whether somebody holds it through another open file description.
+    /// Whether the presence is held through another open file description.
     pub(crate) fn is_claimed(file: &File) -> bool {
         byte::is_held(file, PRESENCE)
     }
 }
 
-/// The byte of the data file that presence locks: `format-spec/README.md`, section 7.1.
+/// The byte of the data file that the presence locks: `format-spec/README.md`, section 7.1.
 pub(super) const PRESENCE: u64 = crate::format::LIVE;
-/// The byte of the data file that turn locks.
+/// The byte of the data file that the turn locks.
 pub(super) const TURN: u64 = PRESENCE + 1;
 
-/// A lock on one byte of a file, given up when dropped.
+/// A lock on one byte of a file, released when dropped.
 #[derive(Debug)]
 struct ByteLock(File, u64);
 
@@ -219,7 +219,7 @@ mod byte {
         }
     }
 
-    /// True if the lock was taken, and also where the system has no such locks.
+    /// True if the lock was taken, or if the system has no such locks.
     pub(super) fn try_lock(file: &File, at: u64, exclusive: bool) -> io::Result<bool> {
         let range = range(if exclusive { libc::F_WRLCK } else { libc::F_RDLCK }, at);
         match super::uninterrupted(|| {
@@ -263,7 +263,7 @@ mod byte {
     }
 }
 
-/// Opens the file of the writer lock, or creates it with the rights of `model`. The flag says that it was created.
+/// Opens the file of the writer lock, or creates it with the rights of `model`. The flag is true if it was created.
 pub(crate) fn lock_file(files: &Files, disk: &dyn Disk, model: Option<&Rights>) -> Result<(File, bool)> {
     loop {
         if let Some(file) = files.open_side(&files.lock, true)? {

@@ -2,11 +2,11 @@
 //!
 //! Two invariants make it sound:
 //!
-//! 1. Mapped memory is accessed through atomics only. Another process may change a mapped file at any time; a `&[u8]`
-//!    or `&[u64]` over it would let the compiler assume that nobody does.
-//! 2. The file behind a map is at least as long as the map for as long as the map lives. gowk never shortens a
-//!    published file. If another program does, the next access past the cut raises SIGBUS. No check here could
-//!    prevent that; the specification says so (section 10).
+//! 1. Mapped memory is accessed only through atomics. Another process may change a mapped file at any time; a `&[u8]` or
+//!    `&[u64]` over it would let the compiler assume that it does not change.
+//! 2. The file behind a map is at least as long as the map for as long as the map lives. gowk never shortens a published
+//!    file. If another program shortens it, the next access past the new end raises SIGBUS. No check here could prevent
+//!    that; the specification says so (section 10).
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -27,9 +27,9 @@ compile_error!(
 );
 
 const PAGE_BYTES: usize = PAGE as usize;
-/// Words of a region.
+/// How many words a region has.
 const REGION_WORDS: usize = BUCKETS_PER_REGION as usize;
-/// Words of the live area's head, which every lookup reads.
+/// How many words the live area's head has. Every lookup reads them.
 pub(crate) const HEAD_WORDS: usize = 5;
 
 const _: () = assert!(REGION == 8 * REGION_WORDS as u64 && LIVE.is_multiple_of(8));
@@ -44,9 +44,9 @@ pub(crate) struct Map {
     span: Span,
 }
 
-/// Where the regions of a mapping are, computed once for all lookups and changes.
+/// Where the regions of a mapping lie, computed once for all lookups and changes.
 ///
-/// Invariant: `count` regions from `first` on lie within the mapping that this is kept with, each at a multiple of the
+/// Invariant: `count` regions from `first` on lie within the mapping stored with this value, each at a multiple of the
 /// page size.
 #[derive(Debug)]
 struct Regions {
@@ -54,7 +54,7 @@ struct Regions {
     count: u64,
 }
 
-// SAFETY: it points into the mapping that it is kept with, which any thread may access, through atomics.
+// SAFETY: it points into the mapping stored with it, which any thread may access through atomics.
 unsafe impl Send for Regions {}
 // SAFETY: as above.
 unsafe impl Sync for Regions {}
@@ -69,7 +69,7 @@ impl Regions {
         Ok(Self { first: raw.as_ptr().wrapping_add(data as usize).cast(), count })
     }
 
-    /// `None` beyond the last region.
+    /// The region's words; `None` beyond the last region.
     ///
     /// # Safety
     ///
@@ -85,7 +85,7 @@ impl Regions {
 }
 
 impl Map {
-    /// A map of a file that shows every change, by any process.
+    /// A map of a file. It shows every change by any process.
     pub(crate) fn shared(file: &File, geometry: Geometry) -> io::Result<Self> {
         Self::new(options(geometry.file_length())?.map_raw_read_only(file)?, geometry)
     }
@@ -139,7 +139,7 @@ impl Map {
         unsafe { self.regions.get(region) }
     }
 
-    /// The region of a key, as `region` gives it, and the fraction left over. The map's filter takes every key.
+    /// The region of a key, as `region` returns it, and the fraction that remains. The map's filter takes every key.
     #[inline]
     pub(crate) fn region_of(&self, hash: KeyHash) -> (Words<'_, REGION_WORDS>, u64) {
         let product = u128::from(hash.position()) * u128::from(self.regions.count);
@@ -152,7 +152,7 @@ impl Map {
         copy(&self.raw, index, into);
     }
 
-    /// Asks for the cache line of a word, which will be read soon.
+    /// Prefetches the cache line of a word.
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         prefetch(&self.raw, index);
@@ -160,14 +160,14 @@ impl Map {
 
     /// Advises the system that pages will be read in random order, so that it does not read ahead and evict others.
     pub(crate) fn expect_random_reads(&self) {
-        // This is advice only: if it fails, reads give the same bytes.
+        // Only advice: if the call fails, reads still give the same bytes.
         let _ = self.raw.advise(Advice::Random);
     }
 
     /// Asks the system to read the pages that hold the words from `index` on, and does not wait for them.
     pub(crate) fn read_ahead(&self, index: usize, words: usize) {
         let first = index * 8 / PAGE_BYTES * PAGE_BYTES;
-        // This is advice only: if it fails, as past the end of the map, the pages are read when they are needed.
+        // Only advice: if the call fails, as past the end of the map, the pages are read when needed.
         let _ = self.raw.advise_range(Advice::WillNeed, first, (index + words) * 8 - first);
     }
 }
@@ -184,13 +184,13 @@ impl PlainMap {
         options(length)?.map_raw_read_only(file).map(Self)
     }
 
-    /// The 64-bit word number `index`, relaxed; stored little-endian. `None` past the last.
+    /// The 64-bit word number `index`, relaxed; stored little-endian. `None` past the last word.
     #[inline]
     pub(crate) fn word(&self, index: usize) -> Option<u64> {
         words(&self.0).get(index).map(|word| u64::from_le(word.load(Ordering::Relaxed)))
     }
 
-    /// As [`Map::prefetch`].
+    /// Like [`Map::prefetch`].
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         prefetch(&self.0, index);
@@ -202,7 +202,7 @@ impl PlainMap {
 pub(crate) struct Words<'a, const N: usize>(&'a [AtomicU64; N]);
 
 impl<const N: usize> Words<'_, N> {
-    /// As [`Map::word`], counted from the first of these, modulo their number.
+    /// Like [`Map::word`], counted from the first of these words, modulo their number.
     #[inline]
     pub(crate) fn word(self, index: usize) -> u64 {
         u64::from_le(self.0[index % N].load(Ordering::Relaxed))
@@ -214,7 +214,7 @@ impl<const N: usize> Words<'_, N> {
 pub(crate) struct WordsMut<'a, const N: usize>(Words<'a, N>);
 
 impl<const N: usize> WordsMut<'_, N> {
-    /// As [`Words::word`].
+    /// Like [`Words::word`].
     #[inline]
     pub(crate) fn word(self, index: usize) -> u64 {
         self.0.word(index)
@@ -231,12 +231,12 @@ impl<const N: usize> WordsMut<'_, N> {
 pub(crate) struct MapMut(MmapRaw);
 
 impl MapMut {
-    /// `length` bytes of a file from `offset` on (a multiple of the page size); stores reach the file.
+    /// `length` bytes of a file from `offset` on (a multiple of the page size). Stores reach the file.
     pub(crate) fn shared(file: &File, offset: u64, length: u64) -> io::Result<Self> {
         options(length)?.offset(offset).map_raw(file).map(Self)
     }
 
-    /// The first `length` bytes of a file; stores change this mapping only.
+    /// The first `length` bytes of a file. Stores change only this mapping.
     pub(crate) fn private(file: &File, length: u64) -> io::Result<Self> {
         // SAFETY: `map_copy` is unsafe because the file may change under a `&[u8]`; the result is turned into
         // a raw mapping before any reference to its memory exists, and read through atomics only.
@@ -250,8 +250,8 @@ impl MapMut {
         options(length)?.map_anon().map(|map| Self(MmapRaw::from(map)))
     }
 
-    /// Like `anonymous`, in huge pages if the system has them, so that the processor's address cache (TLB) covers more
-    /// of the memory: a change at random is cheaper by 10 to 20 ns.
+    /// Like `anonymous`, in huge pages if the system has them, so that the processor's address cache (TLB) covers more of
+    /// the memory. A random change is cheaper by 10 to 20 ns.
     pub(crate) fn anonymous_huge(length: u64) -> io::Result<Self> {
         let map = Self::anonymous(length)?;
         #[cfg(target_os = "linux")]
@@ -259,24 +259,24 @@ impl MapMut {
         Ok(map)
     }
 
-    /// As [`Map::word`].
+    /// Like [`Map::word`].
     #[inline]
     pub(crate) fn word(&self, index: usize) -> u64 {
         u64::from_le(words(&self.0)[index].load(Ordering::Relaxed))
     }
 
-    /// As [`Map::half`].
+    /// Like [`Map::half`].
     #[inline]
     fn half(&self, index: usize) -> u32 {
         u32::from_le(halves(&self.0)[index].load(Ordering::Relaxed))
     }
 
-    /// As [`Map::copy`].
+    /// Like [`Map::copy`].
     pub(crate) fn copy(&self, index: usize, into: &mut [u64]) {
         copy(&self.0, index, into);
     }
 
-    /// As [`Map::prefetch`].
+    /// Like [`Map::prefetch`].
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         prefetch(&self.0, index);
@@ -299,12 +299,12 @@ impl MapMut {
         halves(&self.0)[index].store(value.to_le(), Ordering::Relaxed);
     }
 
-    /// Asks the system to make the pages of these bytes writable. Fails if a store would raise SIGBUS, as on a full
-    /// disk whose file system copies on write. Succeeds if the system cannot be asked, as before Linux 5.14.
+    /// Asks the system to make the pages of these bytes writable. Fails if a store would raise SIGBUS, as on a full disk
+    /// whose file system copies on write. Succeeds on systems without such a call, as before Linux 5.14.
     fn reserve(&self, bytes: Range<usize>) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         if let Err(error) = self.0.advise_range(Advice::PopulateWrite, bytes.start, bytes.len()) {
-            // The system reports every reason of the file system as EFAULT.
+            // The system reports every failure of the file system as EFAULT.
             if Errno::from_io_error(&error) == Some(Errno::FAULT) {
                 return Err(io::ErrorKind::StorageFull.into());
             }
@@ -322,17 +322,17 @@ pub(crate) struct RegionsMut {
 }
 
 impl RegionsMut {
-    /// Memory without a file for `count` empty regions; `None` if it cannot be had.
+    /// Memory without a file for `count` empty regions; `None` if the system has no memory.
     pub(crate) fn in_memory(count: u64) -> Option<Self> {
         /// Up to this many bytes lie in huge pages. On a virtual machine, getting 108 huge pages that had not been used
-        /// lately took 0.35 to 0.5 s. Small pages for as much memory took 0.07 s.
+        /// recently took 0.35 to 0.5 s. Small pages for as much memory took 0.07 s.
         const HUGE: u64 = 64 << 20;
         const HUGE_PAGE: u64 = 2 << 20;
         let length = count.checked_mul(REGION)?;
         let map = if length <= HUGE { MapMut::anonymous_huge(length) } else { MapMut::anonymous(length) };
         let map = map.ok()?;
         if length < HUGE_PAGE {
-            // A page that is read before it is written to is mapped twice.
+            // A page that is read before its first write would be mapped twice.
             let _ = map.reserve(0..usize::try_from(length).ok()?);
         }
         Self::new(map, 0, count).ok()
@@ -348,7 +348,7 @@ impl RegionsMut {
         &self.map
     }
 
-    /// Gives the memory of these regions back to the system: they are empty from then on. For memory without a file.
+    /// Returns the memory of these regions to the system. They are empty afterwards. Only for memory without a file.
     pub(crate) fn release(&mut self, regions: Range<u64>) {
         if regions.start > regions.end || regions.end > self.regions.count {
             return;
@@ -356,13 +356,13 @@ impl RegionsMut {
         let first = self.regions.first as usize - self.map.0.as_ptr() as usize;
         let from = first + (regions.start * REGION) as usize;
         let length = ((regions.end - regions.start) * REGION) as usize;
-        // If this fails, the memory is given back when the map is dropped.
-        // SAFETY: the range lies within the mapping, as the regions do. Its words are accessed through atomics alone, so they
-        // may change at any time.
+        // If this fails, the memory is returned when the map is dropped.
+        // SAFETY: the range lies within the mapping, as the regions do. Its words are accessed only through atomics, so
+        // they may change at any time.
         let _ = unsafe { self.map.0.unchecked_advise_range(UncheckedAdvice::DontNeed, from, length) };
     }
 
-    /// The buckets of a region, as [`Map::region`].
+    /// The buckets of a region, like [`Map::region`].
     #[inline]
     pub(crate) fn region(&self, region: RegionId) -> Option<WordsMut<'_, REGION_WORDS>> {
         // SAFETY: the mapping lives as long as the borrow of `self`.
@@ -370,13 +370,14 @@ impl RegionsMut {
     }
 }
 
-/// The operations of the writer's side of the live area on shared memory; a test replaces it by a model of memory.
+/// The operations on shared memory that the writer's side of the live area needs. A test replaces it by a model of
+/// memory.
 pub(crate) trait SharedMemory {
     fn word(&self, index: usize) -> u64;
     fn half(&self, index: usize) -> u32;
     fn set_word(&self, index: usize, value: u64);
     fn set_half(&self, index: usize, value: u32);
-    /// Makes sure that these bytes can be stored to now.
+    /// Ensures that these bytes can be stored to now.
     fn reserve(&self, bytes: Range<usize>) -> io::Result<()>;
     fn fence(ordering: Ordering);
 }
@@ -423,8 +424,8 @@ fn words(map: &MmapRaw) -> &[AtomicU64] {
 }
 
 fn halves(map: &MmapRaw) -> &[AtomicU32] {
-    // SAFETY: as for `words`. No address is accessed both as part of a word and as a half word by code that
-    // could race: half words are the sequences and the checksum table, words are the rest, the flags too.
+    // SAFETY: as for `words`. No address is accessed both as part of a word and as a half word by code that could race:
+    // the sequences and the checksum table are half words, and everything else, including the flags, is words.
     unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), map.len() / 4) }
 }
 
@@ -437,7 +438,7 @@ fn prefetch(map: &MmapRaw, index: usize) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
     }
-    // Elsewhere the standard library has no stable prefetch yet; lookups are right without.
+    // On other targets the standard library has no stable prefetch. Lookups are right without it.
     #[cfg(not(target_arch = "x86_64"))]
     let _ = word;
 }

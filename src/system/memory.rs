@@ -5,26 +5,26 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-/// A file larger than this part of the memory is taken not to stay in memory: other files and the process itself need
-/// memory too.
+/// A file larger than this part of the memory does not stay in memory: other files and the process itself need memory,
+/// too.
 const MOST: f64 = 0.5;
 
-/// Every process may use more memory than twice this. To ask for the limit takes some 30 calls to the system, and a store may
-/// have thousands of files.
+/// Every process may use more memory than twice this. Reading the limit takes some 30 system calls, and a store may have
+/// thousands of files.
 const FITS: u64 = 1 << 20;
 
-/// Whether a file of `length` bytes is too large to stay in memory, so that random reads keep going to the disk.
+/// Whether a file of `length` bytes is too large to stay in memory, so that random reads continually go to the disk.
 pub(crate) fn is_exceeded_by(length: u64) -> bool {
     length > FITS && length as f64 > limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) as f64 * MOST
 }
 
-/// A quarter of the bytes of memory that this process may use, asked for once.
+/// A quarter of the bytes of memory that this process may use, read once.
 pub(crate) fn quarter() -> u64 {
     static QUARTER: OnceLock<u64> = OnceLock::new();
     *QUARTER.get_or_init(|| limit(Path::new("/proc"), Path::new("/sys/fs/cgroup")) / 4)
 }
 
-/// The bytes of memory that this process may use: the least of the machine's memory and the limits of the process's
+/// How many bytes of memory this process may use: the least of the machine's memory and the limits of the process's
 /// control groups, version 1 or 2. No limit if none of these can be read, as on systems other than Linux.
 fn limit(proc: &Path, cgroups: &Path) -> u64 {
     let machine = read_to_string(proc.join("meminfo")).ok().and_then(|text| total(&text));
@@ -40,8 +40,8 @@ fn total(meminfo: &str) -> Option<u64> {
 }
 
 /// The least limit of a group and of the groups above it, for a line of `/proc/self/cgroup`: `0::/path` for version 2,
-/// `N:memory:/path` for version 1. Inside a container the path may be the host's and not exist. The root exists, and
-/// has the container's limit.
+/// `N:memory:/path` for version 1. Inside a container, the path may be the host's and not exist. The root exists, and has
+/// the container's limit.
 fn group_limit(line: &str, cgroups: &Path) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -57,10 +57,10 @@ fn group_limit(line: &str, cgroups: &Path) -> Option<u64> {
     groups.filter_map(|group| read_to_string(group.join(file)).ok()?.trim().parse().ok()).min()
 }
 
-/// Whether blocks of lookups ask for their pages in advance, so that a disk reads many at once.
+/// Whether blocks of lookups prefetch their pages, so that a disk reads many at once.
 ///
-/// Asking costs two system calls for each lookup. Even in a file larger than memory, the pages of a lookup may be in
-/// memory; so a block asks only if the block before had to wait.
+/// Prefetching costs two system calls for each lookup. Even in a file larger than memory, the pages of a lookup may be in
+/// memory. So a block prefetches only if the block before it had to wait.
 #[derive(Debug)]
 pub(crate) struct Paging {
     pub(crate) larger_than_memory: bool,

@@ -1,4 +1,4 @@
-//! Random numbers, as the operating system gives them.
+//! Random numbers from the operating system.
 
 use std::path::Path;
 

@@ -1,13 +1,13 @@
 //! The rights of a file: its mode, owner, group and access control list. New files beside a filter, or in its place,
 //! get the filter's rights.
 //!
-//! Only a file that this process has just created gets them: another's file may have been put under a name that gowk
-//! uses, and would be given away.
+//! Only a file that this process has just created gets them: another file may have been put under a name that gowk uses,
+//! and would be given away.
 //!
-//! The rule: set as much as the system allows, and never give anybody a new right. A process that is not root cannot
-//! give a file to another owner. If the group cannot be kept, the new group gets no more rights than all others have:
-//! mode 664 becomes 644. If the access control list cannot be kept, the group gets the rights that the list gave to the
-//! group itself. (The group's bits of the old mode would be too much: if there is a list, they show its mask.)
+//! The rule: set as much as the system allows, and never give anybody a new right. A process that is not root cannot give
+//! a file to another owner. If the group cannot be preserved, the new group gets no more rights than all others have:
+//! mode 664 becomes 644. If the access control list cannot be preserved, the group gets the rights that the list gave to
+//! the group itself. (The group's bits of the old mode would be too much: with a list, they show its mask.)
 
 use std::fs::{File, Metadata, Permissions};
 use std::io;
@@ -36,7 +36,7 @@ impl Rights {
         Self { mode, uid: metadata.uid(), gid: metadata.gid(), acl }
     }
 
-    /// Gives them to a new file, which only its creator can use until then.
+    /// Applies the rights to a new file, which only its creator can use until then.
     fn give(&self, file: &File) -> io::Result<()> {
         let own = file.metadata()?;
         if (own.uid(), own.gid()) != (self.uid, self.gid)
@@ -56,11 +56,11 @@ impl Rights {
                 mode
             }
         };
-        // Last, as a change of owner clears some bits of the mode.
+        // The mode is set last, as a change of owner clears some of its bits.
         file.set_permissions(Permissions::from_mode(mode))
     }
 
-    /// Mode and list for a file that has this group.
+    /// Mode and list for a file with this group.
     fn for_group(&self, gid: u32) -> (u32, Option<Acl>) {
         if gid == self.gid {
             return (self.mode, self.acl.clone());
@@ -78,8 +78,8 @@ pub(crate) fn create(disk: &dyn Disk, path: &Path, model: Option<&Rights>) -> io
     Ok(file)
 }
 
-/// A POSIX access control list as Linux keeps it in `system.posix_acl_access`: a version of 4 bytes, then 8 bytes an
-/// entry: its kind, its rights, and whom it is for.
+/// A POSIX access control list as Linux stores it in `system.posix_acl_access`: a version of 4 bytes, then 8 bytes for
+/// each entry: its kind, its rights, and whom it is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Acl(Vec<u8>);
 
@@ -138,7 +138,7 @@ mod acl {
     }
 
     pub(super) fn remove(file: &File) {
-        // This fails without a list.
+        // This fails if the file has no list.
         let _ = fremovexattr(file, NAME);
     }
 }

@@ -1,14 +1,14 @@
 //! Files that are opened by a name that gowk derives from another: the side files of a filter (journal and lock file),
 //! and the files of a store.
 //!
-//! Anybody who may write to the folder can put something else under such a name. So each is opened here alone, by the
-//! rules of `format-spec/README.md`, section 7.10:
+//! Anybody who may write to the folder can put something else under such a name. So such files are opened only here, by
+//! the rules of `format-spec/README.md`, section 7.10:
 //!
 //! 1. No symbolic link is followed, and only a regular file is opened. Opening does not wait for the other end of a pipe.
-//! 2. A side file that is opened to be changed has one name.
+//! 2. A side file that is opened for changes has one name.
 //! 3. In a folder that everybody may write to, a side file belongs to the owner of the filter, to root, to this process'
 //!    user, or to the group that shares the filter.
-//! 4. Mode, owner and list are given to files that this process has just created, and to no others.
+//! 4. Mode, owner and list are given only to files that this process has just created.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -28,7 +28,7 @@ const SETGID: u32 = 0o2000;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-/// Opens a regular file of that name, and no link; `None` if nothing has the name.
+/// Opens a regular file of that name, and never a link; `None` if nothing has the name.
 pub(crate) fn open_regular(path: &Path, write: bool) -> Result<Option<File>> {
     let untrusted = |problem| Error::Untrusted { path: path.to_owned(), problem };
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
@@ -47,7 +47,7 @@ pub(crate) fn open_regular(path: &Path, write: bool) -> Result<Option<File>> {
     if is_file { Ok(Some(file)) } else { Err(untrusted(Untrusted::NotAFile)) }
 }
 
-/// The length of the file of that name, without opening it; `None` if nothing has the name. The same rules hold.
+/// The length of the file of that name, without opening it; `None` if nothing has the name. The same rules apply.
 pub(crate) fn length_of_regular(path: &Path) -> Result<Option<u64>> {
     let problem = match path.symlink_metadata() {
         Ok(metadata) if metadata.is_file() => return Ok(Some(metadata.len())),
@@ -102,13 +102,13 @@ impl Files {
         self.check_owner(path, &file.metadata().at(path, "look at")?, None)
     }
 
-    /// The third rule; `own` is the user of a process that opens the file, and `None` if the process has created it.
+    /// The third rule. `own` is the user of a process that opens the file, and `None` if the process has created it.
     fn check_owner(&self, path: &Path, side: &Metadata, own: Option<u32>) -> Result<()> {
         let folder = self.dir.metadata().at(&self.dir, "look at")?;
         if folder.mode() & OTHERS_WRITE == 0 || side.uid() == ROOT || own == Some(side.uid()) {
             return Ok(());
         }
-        // In a folder with this bit all new files have its group, also strangers' files.
+        // In a folder with this bit all new files get its group, even strangers' files.
         let group_is_given = folder.mode() & SETGID != 0 && folder.gid() == side.gid();
         let trusts = |filter: &Metadata| {
             let shares = filter.mode() & GROUP_WRITES != 0 && filter.gid() == side.gid();

@@ -1,7 +1,7 @@
 //! Temporary files: new filters that are not published yet, and their removal after a writer died.
 //!
-//! The name of a temporary file and its first bytes hold the same random number. So no other file is ever taken for one
-//! and removed (`format-spec/README.md`, sections 7.2 and 8.4).
+//! The name of a temporary file and its first bytes hold the same random number. So gowk never mistakes another file for
+//! a temporary file and removes it (`format-spec/README.md`, sections 7.2 and 8.4).
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -31,7 +31,7 @@ fn temporary_head(number: u64) -> [u8; 16] {
     head
 }
 
-/// The first 16 bytes once the superblock is written, of a filter of this kind.
+/// The first 16 bytes of a temporary file of this kind, once its superblock is written.
 fn superblock_head(kind: Kind) -> [u8; 16] {
     let mut head = [0; 16];
     head[..8].copy_from_slice(&MAGIC);
@@ -50,8 +50,8 @@ fn is_stale(number: u64, path: &Path) -> bool {
     let mut found = [0; 16];
     let Ok(length) = file.read_at(&mut found, 0) else { return false };
     let head = temporary_head(number);
-    // A writer writes the temporary head, and later the superblock over it. A power cut can leave each byte in one of three
-    // states: 0, from the head, or from the superblock. A file that was never synced may be empty.
+    // A writer writes the temporary head, and later the superblock over it. After a power cut, each byte may be 0, from
+    // the head, or from the superblock. A file that was never synced may be empty.
     Kind::ALL.map(superblock_head).iter().any(|sealed| {
         let mut bytes = found.iter().zip(head.iter().zip(sealed)).take(length);
         bytes.all(|(byte, (head, sealed))| [0, *head, *sealed].contains(byte))
@@ -74,17 +74,17 @@ impl Files {
             .make_in(&self.dir, |path| rights::create(disk, path, model))
             .at(&self.dir, refused)?;
         self.check_created(file.path(), file.as_file())?;
-        // There is no next writer of a private filter.
+        // A private filter has no next writer.
         if !self.private {
             let head = temporary_head(number);
             disk.write_at(file.as_file(), &head, 0).at(&self.data, "write the new file for")?;
-            // Protects: the head. If this writer dies, the next one knows the file by its head and removes it.
+            // Protects: the head. If this writer dies, the next one recognizes the file by its head and removes it.
             disk.sync(file.as_file()).at(&self.data, "sync the new file for")?;
         }
         Ok(file)
     }
 
-    /// Whether a temporary file of this filter may have this path. All links in it must be resolved.
+    /// Whether a temporary file of this filter may have this path, in which all links must be resolved.
     pub(super) fn is_temporary(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().as_encoded_bytes();
         name.starts_with(self.temporary_prefix().as_encoded_bytes()) && path.parent() == Some(&self.dir)
@@ -96,7 +96,7 @@ impl Files {
         prefix
     }
 
-    /// The numbers and paths of all files that have the name of a temporary file of this filter.
+    /// The number and the path of each file that has the name of a temporary file of this filter.
     fn temporary_names(&self) -> io::Result<Vec<(u64, PathBuf)>> {
         let prefix = self.temporary_prefix();
         let prefix = prefix.as_encoded_bytes();
@@ -111,7 +111,7 @@ impl Files {
 
     /// Removes the temporary files of writers that died. The caller must hold the writer lock.
     ///
-    /// Files that are not certainly gowk's stay. So do files that cannot be read or removed: they take room, but do no
+    /// Keeps files that are not certainly gowk's, and files that cannot be read or removed: they take room, but do no
     /// harm.
     pub(crate) fn remove_stale(&self, disk: &dyn Disk) {
         for (number, path) in self.temporary_names().unwrap_or_default() {
@@ -121,12 +121,12 @@ impl Files {
         }
     }
 
-    /// [`Error::HardLinks`] if the file has several names. Publishing replaces one name, and the others would keep the
-    /// old file.
+    /// [`Error::HardLinks`] if the file has several names. Publishing replaces one name, and the others would still lead
+    /// to the old file.
     ///
-    /// A temporary name is not counted, and is removed if this process may: where a system cannot rename without
-    /// replacing, publishing gives the new file its second name and then removes the temporary one, and a writer that
-    /// dies in between leaves both.
+    /// A temporary name is not counted, and is removed if this process may remove it. It can remain: if a system cannot
+    /// rename without replacing, publishing gives the new file its second name and then removes the temporary one, and a
+    /// writer that dies in between leaves both.
     pub(crate) fn check_single_name(&self, disk: &dyn Disk, file: &File) -> Result<()> {
         let metadata = file.metadata().at(&self.data, "look at")?;
         if metadata.nlink() <= 1 {

@@ -4,8 +4,8 @@ use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, scope};
 
-/// Does `work` for each of `all`, and returns the outcomes in their order. The last item is worked on in this thread,
-/// every other one in a thread of its own. If a thread cannot be started, its work is done in this one.
+/// Does `work` for each of `all`, and returns the outcomes in their order. This thread does the last item; every other
+/// item gets a thread of its own. If a thread cannot be started, this thread does its work.
 pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     // An item moved into a thread that cannot be started would be lost. So each thread fetches its item when it runs.
     let places: Vec<_> = all.into_iter().map(|one| Mutex::new((Some(one), None))).collect();
@@ -19,7 +19,7 @@ pub(crate) fn on_threads<T: Send, R: Send>(all: Vec<T>, work: impl Fn(T) -> R + 
     places.into_iter().filter_map(outcome).collect()
 }
 
-/// Does `work` for each index below `count`, in threads as [`on_threads`] does.
+/// Does `work` for each index below `count`, on threads as [`on_threads`] does.
 pub(crate) fn on_each_index(count: usize, work: &(dyn Fn(usize) + Sync)) {
     let Some(last) = count.checked_sub(1) else { return };
     scope(|scope| {

@@ -14,21 +14,21 @@ use crate::system::{Files, Rights, new_uuid, random};
 use crate::write::Writer;
 
 impl Reader {
-    /// Copies the filter, as of one commit, to a file that must not exist. The copy has its own uuid; seed,
-    /// keys, counters and metadata are the same.
+    /// Copies the filter, as of one commit, to a file that must not exist. The copy has its own uuid, and the same seed,
+    /// keys, counters and metadata.
     ///
-    /// `progress` gets the number of regions copied, and of all regions. Fails with [`Error::Damaged`] at the first
-    /// damaged page, with [`Error::Exists`] or [`Error::Locked`] where the destination is taken, and with
-    /// [`Error::Busy`] if commits interrupt the copy for a minute and for five attempts.
+    /// `progress` receives the number of regions copied, and of all regions. Fails with [`Error::Damaged`] at the first
+    /// damaged page, with [`Error::Exists`] or [`Error::Locked`] if the destination is taken, and with [`Error::Busy`] if
+    /// commits interrupt the copy for a minute and for five attempts.
     pub fn copy_to(&self, destination: impl AsRef<Path>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         self.copy(destination.as_ref(), false, progress)
     }
 
-    /// Copies the filter, as [`copy_to`](Self::copy_to) does, and replaces any filter at the destination. Readers of that
-    /// filter see the old filter until the copy is whole, and then go on with the copy at once.
+    /// Copies the filter like [`copy_to`](Self::copy_to), but replaces any filter at the destination. Readers of the
+    /// replaced filter see it until the copy is whole, and then follow to the copy at once.
     ///
-    /// Fails with [`Error::Locked`] while a writer has that filter, and with the error of a file that is not a filter
-    /// or cannot be used: only a filter is replaced.
+    /// Fails with [`Error::Locked`] while a writer has the replaced filter open, and with the error of a file that is not
+    /// a filter or cannot be used: only a filter is replaced.
     pub fn copy_over(
         &self,
         destination: impl AsRef<Path>,
@@ -37,8 +37,8 @@ impl Reader {
         self.copy(destination.as_ref(), true, progress)
     }
 
-    /// Copies the filter, as of one commit, to the bytes of a file such as [`copy_to`](Self::copy_to) makes. The copy has its
-    /// own uuid and needs no journal. [`Reader::from_bytes`] reads the bytes; written to a file, they are a filter.
+    /// Copies the filter, as of one commit, to the bytes of a file like that of [`copy_to`](Self::copy_to). The copy has
+    /// its own uuid and needs no journal. [`Reader::from_bytes`] reads the bytes; written to a file, they are a filter.
     ///
     /// Takes memory for the whole file. Fails as `copy_to` does, and with [`Error::Io`] if there is no memory.
     pub fn copy_to_bytes(&self) -> Result<Vec<u8>> {
@@ -64,7 +64,7 @@ impl Reader {
     }
 }
 
-/// The writer of a copy that has no name yet.
+/// The writer of a copy, which has no name yet.
 fn copied(
     snapshot: &Snapshot<'_>,
     destination: &Path,

@@ -14,22 +14,22 @@ use crate::read::{Reader, Snapshot};
 use crate::system::{Disk, Files, Rights, new_uuid};
 use crate::write::Writer;
 
-/// The way to cut a filter apart.
+/// How to cut a filter apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cut {
     parts: u64,
-    /// How often each region is split first.
+    /// How often each region is first split.
     doublings: u32,
     /// Regions of each part.
     regions: u64,
-    /// The generation of each part: the doublings of the filter plus `doublings`, but no more than the part's regions can be
-    /// halved.
+    /// The generation of each part: the doublings of the filter plus `doublings`, but at most as often as the part's
+    /// regions can be halved.
     generation: u32,
 }
 
 impl Cut {
-    /// The way to cut the filter at `path`. Fails if no number of doublings makes equal parts, or if there would be too
-    /// many regions.
+    /// How to cut the filter at `path`. Fails if no number of doublings makes equal parts, or if there would be too many
+    /// regions.
     fn of(path: &Path, geometry: Geometry, parts: u64) -> Result<Self> {
         let regions = geometry.regions();
         let cut = Self::new(geometry, parts).ok_or_else(|| Error::Indivisible {
@@ -47,8 +47,8 @@ impl Cut {
     /// `None` if no number of doublings makes equal parts.
     fn new(geometry: Geometry, parts: u64) -> Option<Self> {
         let regions = geometry.regions();
-        // The format has room for no more doublings. A further one could shift all bits out, and 0 regions can be divided by
-        // any number.
+        // The format has no room for more doublings. A further doubling could shift all bits out, and 0 regions would be
+        // divisible by any number.
         let most = (MAX_REGIONS / regions).checked_ilog2()?;
         let doublings = (0..=most).find(|doublings| (regions << doublings).is_multiple_of(parts))?;
         let regions = (regions << doublings) / parts;
@@ -56,7 +56,7 @@ impl Cut {
         Some(Self { parts, doublings, regions, generation })
     }
 
-    /// The geometry of one part; `None` beyond the last.
+    /// The geometry of part `part`; `None` beyond the last.
     fn geometry(self, of: Geometry, part: u64) -> Option<Geometry> {
         let number = of.shard.number.checked_mul(self.parts)?.checked_add(part)?;
         let shard = Shard { of: of.shard.of.checked_mul(self.parts)?, number };
@@ -67,7 +67,7 @@ impl Cut {
 }
 
 impl Reader {
-    /// Fails as [`divide_to`](Self::divide_to) would if the filter cannot be divided into `parts` parts.
+    /// Fails as [`divide_to`](Self::divide_to) would, if the filter cannot be divided into `parts` parts.
     #[cfg(feature = "store")]
     pub(crate) fn check_divisible(&self, parts: u64) -> Result<()> {
         let identity = self.identity()?;
@@ -77,15 +77,15 @@ impl Reader {
 
     /// Divides the filter, as of one commit, into as many shards as there are destinations, whose files must not exist.
     ///
-    /// With k destinations, the first gets shard 0 of k, if the filter takes every key; if it is shard s of S, the
-    /// first gets shard `s * k` of `S * k`. Together the shards answer as the filter does, false positives included. k
-    /// must divide the filter's number of regions, or do so after some doublings; the shards are then doubled just as
-    /// often. The shards have the filter's seed, limits and metadata; capacity and size limit are divided by k. Entries are
-    /// counted anew for each shard, and a forgetting filter's shards have its time. The counters of inserts and removals
-    /// are divided in proportion to the entries.
+    /// With k destinations, the first gets shard 0 of k if the filter takes every key. If the filter is shard s of S, the
+    /// first gets shard `s * k` of `S * k`. Together the shards answer as the filter does, false positives included. The
+    /// filter's number of regions must be divisible by k, or become divisible after some doublings; the shards are then
+    /// doubled as often. The shards have the filter's seed, limits and metadata; capacity and size limit are divided by
+    /// k. Entries are counted anew for each shard, and shards of a forgetting filter have its time. The counters of
+    /// inserts and removals are divided in proportion to the entries.
     ///
-    /// `progress` gets the number of regions written, and of all regions. The call first checks that the disk has room
-    /// for all shards. No shard has its name before all are written; then one after the other gets its name. Fails with
+    /// `progress` receives the number of regions written, and of all regions. The call first checks that the disk has
+    /// room for all shards. The shards get their names one after the other, once all are written. Fails with
     /// [`Error::Indivisible`], and as [`copy_to`](Self::copy_to) does.
     pub fn divide_to<P: AsRef<Path>>(
         &self,
@@ -135,7 +135,7 @@ fn divided<P: AsRef<Path>>(
     (0..).zip(files).zip(geometries).map(write_each).collect()
 }
 
-/// Fills the file of one part; returns it with the entries counted.
+/// Fills the file of one part. Returns it, with its entries counted.
 fn write_part(
     snapshot: &Snapshot<'_>,
     files: &Files,
@@ -147,11 +147,11 @@ fn write_part(
 ) -> Result<(UnpublishedFile, Counts)> {
     let mut counts = Counts::default();
     let geometry = identity.geometry;
-    // If a part ends within a region of the filter, the next part reads that region again.
+    // If a part ends within a region of the filter, the next part reads this region again.
     let (first, end) = (part * cut.regions, (part + 1) * cut.regions);
     let parents = first >> cut.doublings..end.div_ceil(1 << cut.doublings);
     let disk = &options.disk;
-    // While the next part is written, a thread syncs the end of this one.
+    // A thread syncs the end of this part while the next part is written.
     let file = UnpublishedFile::fill(files, disk, identity, Some(model), Flush::AndGoOn, &mut |write| {
         let mut next = parents.start << cut.doublings;
         let each = &mut |words: &Region| {
@@ -171,7 +171,7 @@ fn write_part(
     Ok((file, counts.in_a(identity.kind)))
 }
 
-/// Fails if the file system of a destination lacks room for the files there.
+/// Fails if the file system of a destination lacks room for the files.
 fn check_room<'a>(files: impl Iterator<Item = (&'a Files, &'a Geometry)>, disk: &dyn Disk) -> Result<()> {
     let mut by_device: Vec<(u64, &Files, u64)> = Vec::new();
     for (files, geometry) in files {
@@ -190,16 +190,16 @@ fn check_room<'a>(files: impl Iterator<Item = (&'a Files, &'a Geometry)>, disk: 
     Ok(())
 }
 
-/// The policy of each part: capacity and the limit of the file's size are divided by the number of parts.
+/// The policy of each part: capacity and size limit are divided by the number of parts.
 const fn divided_policy(policy: Policy, parts: u64) -> Policy {
     let Policy { capacity, max_file_size, .. } = policy;
     Policy { capacity: capacity.div_ceil(parts), max_file_size: max_file_size.div_ceil(parts), ..policy }
 }
 
-/// The counters that no scan can find: each part gets a share in proportion to its entries, and the shares add up.
+/// The counters that no scan can find. Each part gets a share in proportion to its entries, and the shares add up.
 struct Totals {
     all: Counts,
-    /// Entries of the finished parts.
+    /// How many entries the finished parts have.
     entries: u128,
 }
 
@@ -233,8 +233,8 @@ mod tests {
         })
     }
 
-    /// How often the regions have to double, computed with wide numbers: until `parts` divides them. `None` if the odd
-    /// factor of `parts` does not.
+    /// How often the regions must double until `parts` divides them, computed with wide numbers. `None` if the odd factor
+    /// of `parts` does not divide them.
     fn doublings(regions: u64, parts: u64) -> Option<u32> {
         let missing = parts.trailing_zeros().saturating_sub(regions.trailing_zeros());
         let odd = parts >> parts.trailing_zeros();

@@ -16,18 +16,17 @@ use crate::system::{Files, Rights, new_uuid};
 use crate::write::Writer;
 
 impl Reader {
-    /// Joins shards, given in their order, into one filter at `destination`, where no file may exist.
+    /// Joins shards, passed in order, into one filter at `destination`, where no file may exist.
     ///
-    /// Give either all shards, for a filter that takes every key, or k of S shards from a multiple of k on, for shard
+    /// Pass either all shards, for a filter that takes every key; or k of S shards from a multiple of k on, for shard
     /// `first / k` of `S / k`. The outcome answers for each key as its shard does, false positives included. The shards
-    /// need the same kind, seed, hash and slots, and numbers of regions whose quotients are powers of two; shards with
-    /// fewer regions are doubled in the outcome. Each shard is read as of one commit of its own. The outcome has the
-    /// metadata of all shards, which must not contradict each other. A forgetting filter comes
-    /// to the time of the newest shard. Counters, capacities and size limits add up; the
-    /// other limits come from the first shard.
+    /// need the same kind, seed, hash and slots. The quotients of their numbers of regions must be powers of two; shards
+    /// with fewer regions are doubled in the outcome. Each shard is read as of one commit of its own. The outcome has the
+    /// metadata of all shards, which must not contradict each other. A forgetting filter advances to the time of the
+    /// newest shard. Counters, capacities and size limits add up; the other limits come from the first shard.
     ///
-    /// `progress` gets the number of regions written, and of all regions. Fails with [`Error::Unlike`], which names the
-    /// difference, and as [`copy_to`](Self::copy_to) does.
+    /// `progress` receives the number of regions written, and of all regions. Fails with [`Error::Unlike`], which names
+    /// the difference, and as [`copy_to`](Self::copy_to) does.
     pub fn join_to(
         shards: &[Self],
         destination: impl AsRef<Path>,
@@ -65,7 +64,7 @@ fn joined(
     let identity = Identity { uuid: new_uuid(destination)?, geometry, ..*like.identity() };
     let policy = joined_policy(parts, like.policy());
     let fill = |files: &Files| {
-        // A forgetting filter comes to the time of its newest part, and drops entries of other parts that have expired.
+        // A forgetting filter advances to the time of its newest part, and drops expired entries of other parts.
         let epoch = parts.iter().map(|part| part.counts().epoch).max().unwrap_or(0);
         let (mut counts, mut forgotten) = (Counts { epoch, ..Counts::default() }, Delta::default());
         let disk = &options.disk;
@@ -100,7 +99,7 @@ fn joined(
     Writer::create_filled(files, &options, policy, metadata, model, fill)
 }
 
-/// The shape of the joined filter, and how often each part has to double to have as many regions as the others.
+/// The shape of the joined filter, and how often each part must double to have as many regions as the others.
 fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Vec<u32>)> {
     let count = parts.len() as u64;
     let Some(Identity { kind, geometry, hasher, forgetting, .. }) =
@@ -152,11 +151,11 @@ fn joined_geometry(parts: &[Snapshot<'_>], first: &Path) -> Result<(Geometry, Ve
     if all > shard.most_regions() {
         return Err(too_many());
     }
-    // The highest generation of any part, as far as the regions can be halved that often.
+    // The highest generation of any part, but at most as often as the regions can be halved.
     let generation = generation.min(all.trailing_zeros());
     let joined =
         Geometry::new(geometry.width, all >> generation, generation, shard).map_err(|_| too_many())?;
-    // All parts are marked, or none.
+    // Either all parts are marked, or none.
     let is_marked = |part: &Snapshot<'_>| part.identity().geometry.width.is_marked;
     let marks = parts.iter().any(is_marked) || all_doublings.iter().any(|doublings| *doublings > 0);
     Ok((joined.marked(marks), all_doublings))
@@ -194,8 +193,8 @@ fn joined_metadata(parts: &[Snapshot<'_>]) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// The policy of the joined filter: capacities and size limits add up. If one part has no size limit, the joined filter
-/// has none.
+/// The policy of the joined filter: capacities and size limits add up. Without a size limit on every part, the joined
+/// filter has none.
 fn joined_policy(parts: &[Snapshot<'_>], first: Policy) -> Policy {
     let policies = || parts.iter().map(Snapshot::policy);
     let capacity = policies().fold(0, |sum, policy| policy.capacity.saturating_add(sum));

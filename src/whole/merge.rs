@@ -1,5 +1,5 @@
-//! Merging: storing everything that another filter holds in this one, without keys. One pass over both filters streams
-//! them into a new file, as a doubling does, and the open transaction goes on there. `format-spec/README.md`, section
+//! Merging: stores everything that another filter holds in this one, without keys. One pass over both filters streams
+//! them into a new file, as a doubling does, and the open transaction continues there. `format-spec/README.md`, section
 //! 8.7.
 
 use crate::cuckoo::{
@@ -16,25 +16,25 @@ use crate::write::{Target, Writer};
 impl Writer {
     /// Stores all entries of another filter, without the original keys: the union of two sets, or the sum of two counting
     /// filters. Both filters must have the same kind, seed and hash, slots per bucket, shard and key rules, and the
-    /// quotient of their numbers of regions must be a power of two. [`Options::like`](crate::Options::like) creates such
-    /// a filter.
+    /// quotient of their numbers of regions must be a power of two. [`Options::like`](crate::Options::like) gives the
+    /// options for such a filter.
     ///
-    /// Two forgetting filters need the same time and granularity. If the other filter's time is later, this filter moves
-    /// to it. A key that both hold gets the later of the two expiries; no key expires sooner than in its own filter.
+    /// Two forgetting filters need the same time and granularity. If the other filter's time is later, this filter
+    /// advances to it. A key in both gets the later of the two expiries; no key expires sooner than in its own filter.
     ///
-    /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time and the
-    /// disk's room of a doubling or of a copy, however little the other filter holds. This filter doubles if the other
-    /// has more regions, or for lack of room. The other one is read as of one commit; its metadata is not taken over.
+    /// The merge belongs to the transaction: a commit publishes it, a rollback undoes it. It takes the time of a doubling
+    /// or a copy, and as much room on the disk, however little the other filter holds. This filter doubles if the other
+    /// one has more regions, or for lack of room. The other filter is read as of one commit; its metadata is not merged.
     ///
     /// Fails with [`Error::Unlike`], which names the difference; with [`Error::Full`] and [`Error::Growth`] as
-    /// [`insert`](Self::insert) does, and with the error of a damaged page or a failed read of either file. Nothing has
-    /// changed then.
+    /// [`insert`](Self::insert) does; and with the error of a damaged page or a failed read of either file. A failed
+    /// merge changes nothing.
     pub fn merge(&mut self, other: &Reader) -> Result<()> {
         self.merge_with(other, &|_, _| {})
     }
 
-    /// Like [`merge`](Self::merge); after each region `progress` gets the number of regions done, and of all. It begins
-    /// anew each time the filter has to double.
+    /// Like [`merge`](Self::merge). After each region, `progress` receives the number of regions done, and of all. It
+    /// starts over each time the filter must double.
     pub fn merge_with(&mut self, other: &Reader, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         let (file, counts) = other.at_one_commit("merged", |theirs| self.merged(theirs, progress))?;
         self.go_on_in(file, counts);
@@ -57,12 +57,12 @@ impl Writer {
         }
         let their_geometry = theirs.identity().geometry;
         let regions = their_geometry.regions();
-        // The outcome is unmarked only if no entry of either was marked or split for it.
+        // The outcome is unmarked only if neither filter is marked and neither is split for the merge.
         let marks = their_geometry.width.is_marked || regions != ours.geometry.regions();
         let mut geometry = ours.geometry.marked(marks);
         let mut crowded = None;
         loop {
-            // Doubles to as many regions as the other has, and then once for each pass that finds no room.
+            // Doubles to as many regions as the other filter has, and then once after each pass without room.
             while geometry.regions() < regions || crowded.is_some() {
                 geometry = self.doubled_for(theirs, geometry, crowded.take())?;
             }
@@ -70,14 +70,14 @@ impl Writer {
             let identity = Identity { geometry, ..ours };
             let now = our_counts.epoch;
             let merged = Pass { theirs, target: self.source()?, identity, now, max_kicks }.run(progress);
-            // If a commit came in between, the outcome of the pass means nothing.
+            // If a commit came in during the pass, its outcome means nothing.
             theirs.check()?;
             match merged? {
                 Merged::Whole(whole) => {
                     let (file, state) = *whole;
                     let mut counts = our_counts.totals();
                     counts.add_found(&state.found.in_a(ours.kind));
-                    // A void entry is stored on both sides of a split, and stands for its copies once.
+                    // A void entry is stored on both sides of a split, but its copies count once.
                     let stored = state.stored.min(theirs.counts().copies());
                     counts.inserted = counts.inserted.saturating_add(stored);
                     counts.removed = counts.removed.saturating_add(state.forgotten.removed_in_all());
@@ -89,7 +89,7 @@ impl Writer {
         }
     }
 
-    /// The shape after one more doubling, if this filter may double, and may hold what both hold.
+    /// The shape after one more doubling, if this filter may double and may hold the contents of both.
     fn doubled_for(
         &self,
         theirs: &Snapshot<'_>,
@@ -121,7 +121,7 @@ impl Writer {
     }
 }
 
-/// The property that keeps another filter from being merged into ours; `None` if it can be.
+/// The property that prevents a merge of the other filter into ours; `None` if nothing does.
 fn difference(theirs: &Identity, ours: &Identity) -> Option<Difference> {
     let (a, b) = (theirs.geometry, ours.geometry);
     let (more, fewer) = (a.regions().max(b.regions()), a.regions().min(b.regions()));
@@ -158,15 +158,15 @@ struct Pass<'a> {
     target: Target<'a, &'a Overlay>,
     /// The identity of the new file.
     identity: Identity,
-    /// The epoch of our filter, if it forgets.
+    /// The current epoch of our filter, if it forgets.
     now: u64,
     max_kicks: u32,
 }
 
-/// A region of one of the two filters, where it was read or split already.
+/// A region of one of the two filters, if it was already read or split.
 type Half = Option<Box<Region>>;
 
-/// The two regions that one of this width becomes by a doubling.
+/// The two regions that a doubling makes of a region of this width.
 fn halves(width: AnyWidth, region: &Region) -> [Half; 2] {
     let mut children = Box::new([[0; BUCKETS_PER_REGION as usize]; 2]);
     with_any_width!(width, W => split::<W>(region, &mut children));
@@ -205,13 +205,13 @@ impl Pass<'_> {
         self.target.identity().geometry.regions()
     }
 
-    /// The width of what `of` holds once it was split to this many regions.
+    /// The width of the contents of `of` after splits to this many regions.
     fn width_at(&self, regions: u64, of: &Identity) -> AnyWidth {
         if regions == of.geometry.regions() { of.geometry.width } else { of.geometry.width.marked() }
     }
 
-    /// Merges region `index` of `regions`, or the regions that it becomes in the new file. A filter that has this many
-    /// regions is read here, and its region is split on the way further down.
+    /// Merges region `index` of `regions`, or the regions that it becomes in the new file. A filter with this many
+    /// regions is read here; its region is split further down.
     fn descend(
         &self,
         regions: u64,
@@ -268,7 +268,7 @@ impl Pass<'_> {
         let taken = with_any_width!(width, W => take_region::<W>(&*theirs, &mut *ours, rule, search, stored));
         if taken.is_err() {
             *full = Some(region);
-            // The file is given up; the caller looks at `full` first.
+            // The file is dropped; the caller looks at `full` first.
             let path = self.target.surroundings().0.data.clone();
             return Err(Error::Full { path, region: index, load: 0.0 });
         }
@@ -290,12 +290,12 @@ impl Pass<'_> {
 /// The progress of a pass.
 struct State {
     found: Counts,
-    /// Copies stored.
+    /// How many copies were stored.
     stored: u64,
-    /// Entries of ours that had expired.
+    /// Our entries that had expired.
     forgotten: Delta,
     search: Search,
-    /// The region that has no room.
+    /// The region without room.
     full: Option<RegionId>,
 }
 

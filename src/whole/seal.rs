@@ -1,8 +1,8 @@
-//! Filters that one process fills for itself and then seals, as the shards of a store are: without lock file, locks and
-//! journal, and so on file systems that have no locks.
+//! Filters that one process fills privately and then seals, like the shards of a store. They have no lock file, locks or
+//! journal, and so work on file systems without locks.
 //!
-//! Crash cases: until it is sealed, such a filter is a temporary file, which nobody reads. A process that dies leaves
-//! it behind.
+//! Crash cases: until it is sealed, such a filter is a temporary file that nobody reads. A process that dies leaves the
+//! file behind.
 
 use std::path::Path;
 
@@ -17,12 +17,12 @@ use crate::system::{Files, Rights, random};
 use crate::write::{Contents, Writer};
 
 impl Options {
-    /// A writer of a new filter, to be [sealed](Writer::seal) as a file that must not exist. The filter begins as a
-    /// copy of `source`, if given; else it is empty.
+    /// A writer of a new filter, to be [sealed](Writer::seal) as a file that must not exist yet. The filter begins as a
+    /// copy of `source`, if given, or empty.
     ///
-    /// No other process may use the same path at the same time. The writer cannot be committed or rolled back. If it
-    /// `stays`, it is one of many and will not be sealed soon: it is kept on disk, not in memory. The file gets the
-    /// rights of `model`, if given.
+    /// No other process may use the same path at the same time. The writer cannot commit or roll back. With `stays`, the
+    /// filter is one of many and will not be sealed soon: it lies on disk, not in memory. The file gets the rights of
+    /// `model`, if given.
     pub(crate) fn working_copy(
         &self,
         path: &Path,
@@ -60,8 +60,8 @@ impl Options {
 }
 
 impl Writer {
-    /// Turns a [working copy](Options::working_copy) into a sealed file under its path, synced, and returns its description. The
-    /// caller syncs the folder. If this fails, no file has that name.
+    /// Turns a [working copy](Options::working_copy) into a sealed, synced file under its path, and returns its
+    /// description. The caller syncs the folder. After a failure, no file has that name.
     pub(crate) fn seal(self) -> Result<Info> {
         let files = self.files().clone();
         let Contents { mut file, counts, metadata, policy } = self.into_contents()?;
@@ -72,7 +72,7 @@ impl Writer {
         let copy = LiveCopy { commit, counts, metadata: metadata.encode(&files.data)? };
         let salt = random(&files.data)?;
         file.seal_idle(&Superblock { id: 2, identity, policy, commit, salt, counts, metadata }, &copy)?;
-        // Protects: the whole file, before it has a name that a version of a store may contain.
+        // Protects: the whole file, before its name may appear in a version of a store.
         file.sync()?;
         file.rename(true)?;
         file.into_sealed();

@@ -1,5 +1,5 @@
-//! Shrinking: streaming a file, with the open transaction's changes, into a new one of half as many regions. Each entry
-//! gets the bit of its region back in front of its tail. `format-spec/README.md`, section 8.5.
+//! Shrinking: streams a file, with the open transaction's changes, into a new one of half as many regions. Each entry
+//! gets the bit of its region back, in front of its tail. `format-spec/README.md`, section 8.5.
 
 use std::ops::Range;
 
@@ -13,20 +13,20 @@ use crate::system::{REGIONS_AHEAD, on_threads};
 use crate::write::{Target, Writer};
 
 impl Writer {
-    /// Halves the filter now: undoes one doubling, keeping every key. [`Info::shrunk`](crate::Info::shrunk) describes
-    /// the filter after it.
+    /// Halves the filter now: undoes one doubling, and loses no key. [`Info::shrunk`](crate::Info::shrunk) describes the
+    /// filter after it.
     ///
-    /// The shrinking belongs to the transaction: a commit publishes it, a rollback undoes it. The disk needs room for
-    /// the new file beside the old one. Fails with [`Error::Shrink`], which has the reason, if the filter has not
-    /// doubled or its entries do not fit into half of the buckets; nothing has changed then. The call first makes a
-    /// [`checkpoint`](Self::checkpoint), as the new file cannot continue the journal, and fails as that does.
+    /// The shrinking belongs to the transaction: a commit publishes it, a rollback undoes it. The disk needs room for the
+    /// new file beside the old one. Fails with [`Error::Shrink`], which has the reason, if the filter has not doubled or
+    /// its entries do not fit into half of the buckets; nothing has changed then. First makes a
+    /// [`checkpoint`](Self::checkpoint), as the new file cannot continue the journal, and fails as a checkpoint does.
     ///
-    /// Entries of a forgetting filter that have expired do not come into the new file.
+    /// Expired entries of a forgetting filter are not copied into the new file.
     pub fn shrink(&mut self) -> Result<()> {
         self.shrink_with(&|_, _| {})
     }
 
-    /// Like [`shrink`](Self::shrink); after each region `progress` gets the number of regions done, and of all.
+    /// Like [`shrink`](Self::shrink). After each region, `progress` receives the number of regions done, and of all.
     pub fn shrink_with(&mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         let (identity, counts, _) = self.facts()?;
         let path = self.path().to_owned();
@@ -35,12 +35,12 @@ impl Writer {
             return Err(refused(ShrinkRefusal::NeverDoubled));
         };
         let load = counts.used() as f64 / geometry.slots_in_all() as f64;
-        // Some entries of a forgetting filter may have expired.
+        // In a forgetting filter, some entries may have expired.
         if load > 1.0 && identity.forgetting.is_none() {
             return Err(refused(ShrinkRefusal::Load { load }));
         }
-        // The journal is of a later generation than the new file, which would be refused beside it if the journal held
-        // a commit.
+        // The journal is of a later generation than the new file. If the journal held a commit, the new file would be
+        // refused beside it.
         self.checkpoint()?;
         let now = counts.epoch;
         let (file, state) = self.halve(Identity { geometry, ..identity }, now, progress)?;
@@ -57,7 +57,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The new file of a filter at this epoch, and what was found on the way.
+    /// The new file of a filter at this epoch, and what was counted on the way.
     fn halve(
         &mut self,
         identity: Identity,
@@ -71,7 +71,7 @@ impl Writer {
         let (mut state, model) = (State::default(), Some(&model));
         let width = identity.geometry.width;
         let regions = identity.geometry.regions();
-        // On one thread each region is written while it is in the cache.
+        // A single thread writes each region while it is in the cache.
         let piece = if threads == 1 { 1 } else { PIECE };
         let starts = |from: u64| (from..regions).step_by(piece as usize).take(threads);
         let file = UnpublishedFile::fill(files, disk, identity, model, Flush::Meanwhile, &mut |write| {
@@ -94,7 +94,7 @@ impl Writer {
                     }
                     if let Some(region) = full {
                         state.full = Some(region);
-                        // The file is given up; the caller looks at `full` first.
+                        // The file is dropped; the caller looks at `full` first.
                         return Err(Error::Full {
                             path: files.data.clone(),
                             region: region.0.into(),
@@ -109,7 +109,7 @@ impl Writer {
     }
 }
 
-/// What is found while regions are made.
+/// What is counted while regions are made.
 #[derive(Default)]
 struct State {
     /// The counters of the new regions.
@@ -120,9 +120,9 @@ struct State {
     full: Option<RegionId>,
 }
 
-/// Regions that each of several threads makes at a time: 32, or 2 MiB.
+/// How many regions each of several threads makes at a time: 32, or 2 MiB.
 const PIECE: u64 = 32;
-/// The most threads. More of them would only wait for the thread that writes.
+/// The most threads. Further threads would only wait for the thread that writes.
 const MOST_THREADS: usize = 16;
 
 /// Some regions of the new file.
@@ -132,7 +132,7 @@ struct Half {
     counts: Counts,
     /// Entries that had expired.
     forgotten: Delta,
-    /// The next region, if its entries do not fit.
+    /// The next region, if its entries did not fit.
     full: Option<RegionId>,
 }
 

@@ -1,4 +1,4 @@
-//! Many keys at a time: the methods that users call. `partition.rs` does the work.
+//! Many keys at a time: the methods for users. `partition.rs` does the work.
 
 use std::path::Path;
 
@@ -11,27 +11,27 @@ use crate::error::{Error, Result};
 #[cfg(doc)]
 use crate::options::Options;
 
-/// The fewest keys of a batch that are partitioned at a time, if it has as many.
+/// How many keys of a batch are partitioned at a time, at least, if it has as many.
 const FEWEST: usize = 1 << 18;
-/// The most keys of a batch that are partitioned at a time. It bounds the memory.
+/// How many keys of a batch are partitioned at a time, at most. It bounds the memory.
 const MOST: usize = 1 << 22;
-/// Between these bounds, this many keys for each region are partitioned at a time. More keys use each cached region more
-/// often, but a larger block takes more memory and cache. A new filter of 22 MB was filled fastest with 2^18 keys at a
-/// time, a filter of 216 MB with 2^22.
+/// Between these bounds, a block has this many keys for each region. More keys use each cached region more often, but a
+/// larger block takes more memory and cache. A new filter of 22 MB was filled fastest with 2^18 keys at a time, a filter
+/// of 216 MB with 2^22.
 const KEYS_A_REGION: usize = 640;
-/// The same in a published file, whose regions are unpacked and packed again for each block. In a file of 22 MB, 349
-/// regions, removing 2^20 keys took 45 ms as one block, and 51 to 53 as two.
+/// Like `KEYS_A_REGION`, for a published file, whose regions are unpacked and packed again for each block. In a file of
+/// 22 MB, 349 regions, removing 2^20 keys took 45 ms as one block, and 51 to 53 as two.
 const KEYS_A_REGION_UNPACKED: usize = 3072;
 
-/// Keys of an iterator that are hashed at a time, and then inserted or removed.
+/// How many keys of an iterator are hashed at a time, and then inserted or removed.
 const CHUNK: usize = 1 << 20;
 
 /// Changes of many keys at once, several times as fast as one by one: to a filter through its [`Writer`], to a store
 /// through its [`Update`](crate::store::Update).
 ///
-/// Equal keys are taken in their order, others in any. An error ends the call; changes made before it still belong to
-/// the transaction or the update. A key that finds no room does not end the call: it is reported in [`Inserted`], and
-/// the other keys are taken.
+/// Equal keys are processed in their order, others in any order. An error ends the call; changes made before it still
+/// belong to the transaction or the update. A key that finds no room does not end the call: it is reported in
+/// [`Inserted`], and the other keys are inserted.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -54,19 +54,18 @@ pub trait Batches {
     /// The hash of a key, for this filter or store.
     fn hash<K: Key>(&self, key: K) -> Result<KeyHash, Self::Error>;
 
-    /// Inserts all keys as [`insert_batch`](Self::insert_batch) does, and calls `new` with the index of each that is new, in
-    /// any order. Returns the keys that found no room, by ascending index, with the reason.
+    /// Inserts all keys as [`insert_batch`](Self::insert_batch) does, and calls `new` with the index of each new key, in
+    /// any order. Returns the keys without room, by ascending index, with the reason.
     ///
-    /// It is for callers who must know after an error which keys were inserted before it: `new` was called for each new key
-    /// among them.
+    /// For callers who must know which keys were inserted before an error: `new` was called for each new key among them.
     fn insert_each<K: Key + Sync>(
         &mut self,
         keys: &[K],
         new: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>, Self::Error>;
 
-    /// Removes one copy of each key as [`remove_batch`](Self::remove_batch) does, and calls `removed` with the index of each
-    /// that had one, in any order, also before an error.
+    /// Removes one copy of each key as [`remove_batch`](Self::remove_batch) does. Calls `removed` with the index of each
+    /// key that had a copy, in any order, also before an error.
     fn remove_each<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -77,7 +76,7 @@ pub trait Batches {
     /// only the first can be new.
     ///
     /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, in large filters up to four million.
-    /// If a filter doubles on the way, keys after the first key without room may be inserted already.
+    /// If the filter doubles during the call, keys after the first key without room may be inserted before it.
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::of(keys.len());
         let refused = self.insert_each(keys, |index| inserted.set_new(index))?;
@@ -94,8 +93,9 @@ pub trait Batches {
 
     /// Inserts all keys of an iterator as [`insert_batch`](Self::insert_batch) does.
     ///
-    /// The keys are hashed as they come, and are not kept: this takes 25 to 75 MB, and one bit a key for what it returns.
-    /// The iterator runs on the calling thread. After an error, up to a million keys that the iterator gave may be missing.
+    /// The keys are hashed as they come, and are not stored: this takes 25 to 75 MB, and one bit a key for the outcome.
+    /// The iterator runs on the calling thread. After an error, up to a million keys that the iterator yielded may be
+    /// missing.
     fn insert_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::default();
         in_chunks(self, keys, |to, hashes| {
@@ -105,8 +105,8 @@ pub trait Batches {
         Ok(inserted)
     }
 
-    /// Removes one copy of each key of an iterator, in the way of [`insert_all`](Self::insert_all); returns how many
-    /// copies were removed.
+    /// Removes one copy of each key of an iterator, like [`insert_all`](Self::insert_all). Returns how many copies were
+    /// removed.
     fn remove_all<K: Key>(&mut self, keys: impl IntoIterator<Item = K>) -> Result<u64, Self::Error> {
         let mut removed = 0;
         in_chunks(self, keys, |to, hashes| to.remove_each(hashes, |_| removed += 1))?;
@@ -114,7 +114,7 @@ pub trait Batches {
     }
 }
 
-/// Hashes the keys of an iterator, and hands the hashes to `take`, many at a time.
+/// Hashes the keys of an iterator, and passes the hashes to `take`, many at a time.
 fn in_chunks<C: Batches + ?Sized, K: Key>(
     to: &mut C,
     keys: impl IntoIterator<Item = K>,
@@ -162,7 +162,7 @@ impl Batches for Writer {
 }
 
 impl Writer {
-    /// Inserts all keys, and calls `done` with the indices that `told` asks for, in any order.
+    /// Inserts all keys, and calls `done` with the indices that `told` selects, in any order.
     pub(crate) fn insert_reporting<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -170,7 +170,7 @@ impl Writer {
         mut done: impl FnMut(usize),
     ) -> Result<Vec<(usize, Error)>> {
         let mode = Mode::Insert(self.state()?.transaction.kind(), told);
-        // In a filter of the newest keys, no more at a time than new ones may come in its epoch.
+        // In a filter of the newest keys, each round takes at most as many keys as its epoch still has room for.
         let (mut begin, mut refused) = (0_usize, Vec::new());
         loop {
             let (until, most) = self.until_now()?;
@@ -184,7 +184,7 @@ impl Writer {
         }
     }
 
-    /// Takes all keys, and calls `done` with the indices that `mode` asks for, or of removed keys.
+    /// Inserts or removes all keys, and calls `done` with the indices that `mode` selects, or of removed keys.
     fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -194,13 +194,13 @@ impl Writer {
     ) -> Result<Vec<(usize, Error)>> {
         let hasher = self.state()?.transaction.traits.hasher;
         let path = self.files.data.clone();
-        // Kept for the next batch, unless this one fails.
+        // Reused by the next batch, unless this one fails.
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut refused = Vec::new();
         let mut rest = keys;
         while !rest.is_empty() {
             let base = keys.len() - rest.len();
-            // Blocks of one length: each costs every region the same.
+            // Blocks of equal length: each block costs every region the same.
             let blocks = rest.len().div_ceil(self.block()?);
             let (block, behind) = rest.split_at(rest.len().div_ceil(blocks));
             rest = behind;
@@ -225,7 +225,7 @@ impl Writer {
         Ok(keys.clamp(FEWEST, MOST))
     }
 
-    /// Calls `done` with many indices at a time, so that this may be a call through a pointer.
+    /// Calls `done` with many indices at a time, so that a call through a pointer is cheap enough.
     pub(super) fn take_block(
         &mut self,
         mut indices: Vec<u32>,
@@ -256,7 +256,7 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        // The filter must not double, so keys that do not fit are refused one by one. Only inserts are left over.
+        // The filter must not double, so keys that do not fit are refused one by one. Only inserts remain.
         for index in indices {
             let hash = one(index)?;
             let inserted = match until {
@@ -313,7 +313,7 @@ pub(super) mod tests {
         numbers.map(u32::to_le_bytes).collect()
     }
 
-    /// Inserts numbers until no more of them fit, 0 among them. Returns keys that are not there.
+    /// Inserts numbers, 0 among them, until no more fit. Returns keys that are not in the filter.
     pub(in crate::write) fn filled(writer: &mut Writer) -> Vec<[u8; 4]> {
         let mut absent = keys(0..60_000);
         loop {
@@ -355,7 +355,7 @@ pub(super) mod tests {
         assert!(refused.iter().all(|(_, error)| matches!(error, Error::Full { .. })));
     }
 
-    /// The keys come in several epochs of the filter; each epoch takes another part of them.
+    /// The keys fill several epochs of the filter; each epoch holds another part of them.
     #[test]
     fn keys_refused_in_a_later_epoch_are_those_that_single_inserts_refuse() {
         let dir = tempfile::tempdir().unwrap();
@@ -381,7 +381,7 @@ pub(super) mod tests {
         assert_eq!(batch.len().unwrap(), single.len().unwrap());
     }
 
-    /// A disk that fails to make room for a file once.
+    /// A disk that once fails to make room for a file.
     #[derive(Debug, Default)]
     struct FailsOnce(AtomicBool);
 
@@ -413,8 +413,8 @@ pub(super) mod tests {
         assert_eq!(writer.info().unwrap().generation, 1);
         let (_, inserted) = insert_and_double(&dir.path().join("b"), 2000, true);
         assert!(matches!(inserted, Err(Error::Io { .. })), "{inserted:?}");
-        // The first keys without room are refused, as they are in a crowded region of a filter with room. The doubling
-        // comes when the other keys of the batch were taken one by one.
+        // The first keys without room are refused, as in a crowded region of a filter with room. The doubling comes when
+        // the other keys of the batch are inserted one by one.
         let (writer, inserted) = insert_and_double(&dir.path().join("c"), 1, false);
         let refused = inserted.unwrap().into_refused();
         assert!(!refused.is_empty() && writer.info().unwrap().generation == 1, "{refused:?}");

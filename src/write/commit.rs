@@ -4,12 +4,12 @@
 //!
 //! 1. A commit returns when it is durable *and* all of it is visible; before that, readers see none of it.
 //! 2. A failed append leaves the transaction whole, to be committed again or rolled back.
-//! 3. After a failed sync, or a failed write while applying, it is unknown what the disk holds. The writer is
+//! 3. After a failed sync, or a failed write while applying, the contents of the disk are unknown. The writer is
 //!    *poisoned*: it sets the flag for readers, gives up its lock without a clean close, and refuses every later call. A
 //!    sync is never repeated. The error says what is known: [`Error::Unknown`] if the commit may or may not be durable,
-//!    [`Error::AfterCommit`] if it is durable, and any other error if no trace of it is left.
+//!    [`Error::AfterCommit`] if it is durable, and any other error if the commit left no trace.
 //!
-//! Crash cases: dying before the journal is synced leaves the state before; after it, recovery redoes the
+//! Crash cases: dying before the journal is synced leaves the previous state; after the sync, recovery redoes the
 //! transaction. Dying in a publication leaves the old file or the new one under the name, each whole.
 
 use super::pending::Pending;
@@ -24,18 +24,18 @@ use crate::format::{Identity, Metadata, Policy, Superblock, check_counts};
 use crate::options::Options;
 use crate::system::{Files, Held, Inode, Rights, random};
 
-/// The state of a writer, until it is closed or poisoned.
+/// The state of a writer that is neither closed nor poisoned.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) transaction: Transaction,
     /// The state that a rollback returns to.
     pub(super) committed: Committed,
     pub(super) policy: Policy,
-    /// `None` until recovery or the first commit has opened it.
+    /// `None` until recovery or the first commit has opened the journal.
     pub(super) journal: Option<Journal>,
     /// `None` for a working copy of a store's shard, which nobody else can open.
     pub(super) lock: Option<Held>,
-    /// Whether a rollback has given up the filter before its first commit.
+    /// Whether a rollback has abandoned the filter before its first commit.
     pub(super) given_up: bool,
 }
 
@@ -50,14 +50,14 @@ pub(super) struct Committed {
 
 /// How a step of a commit failed.
 pub(super) enum CommitFailure {
-    /// Nothing happened; the transaction is whole.
+    /// Nothing was changed; the transaction is whole.
     Clean(Error),
-    /// It is unknown what the disk holds.
+    /// The contents of the disk are unknown.
     Poison(Error),
 }
 
 impl CommitFailure {
-    /// A failure to open the journal. Nothing relies on the journal yet, but a failed sync must not be repeated.
+    /// The failure to open the journal. Nothing relies on the journal yet, but a failed sync must not be repeated.
     fn before_append(error: Error) -> Self {
         match error {
             Error::Io { op: "sync", .. } => Self::Poison(error),
@@ -87,7 +87,7 @@ pub(super) fn journal_of(published: &PublishedFile) -> Result<Journal> {
 }
 
 impl WriterState {
-    /// Whether there is something to commit that no rollback has given up.
+    /// Whether there are changes to commit that no rollback has dropped.
     pub(super) fn is_changed(&self) -> bool {
         let Transaction { work, metadata, .. } = &self.transaction;
         let in_file = match work {
@@ -98,7 +98,7 @@ impl WriterState {
         in_file || self.transaction.counts() != self.committed.counts || *metadata != self.committed.metadata
     }
 
-    /// Commits. Returns the writer's state, `None` if it is poisoned, and the outcome of the commit.
+    /// Commits. Returns the outcome, and the writer's state, `None` if it is poisoned.
     pub(super) fn commit(
         mut self: Box<Self>,
         files: &Files,
@@ -110,8 +110,8 @@ impl WriterState {
             metadata: self.transaction.metadata.clone(),
             identity: *self.transaction.work.identity(),
         };
-        // If the counts were wrong before, changes may have made them impossible. A file with such counts could not
-        // be opened again to be repaired.
+        // If the counts were wrong before, changes may have made them impossible. A file with impossible counts could not
+        // even be opened for repair.
         let checked = check_counts(&files.data, &next.counts, &next.identity);
         if let Err(error) = checked.and_then(|()| self.check_name(files)) {
             return (Some(self), Err(error));
@@ -128,8 +128,8 @@ impl WriterState {
         }
     }
 
-    /// Fails if the filter's name leads to another file or to none. A publication would replace that file, and nobody
-    /// would find a journaled commit.
+    /// Fails if the filter's name leads to another file or to none. A publication would replace that other file, and no
+    /// reader would find a journaled commit.
     fn check_name(&self, files: &Files) -> Result<()> {
         let Some(published) = self.transaction.work.published() else { return Ok(()) };
         let own = Inode::of(&published.file.metadata().at(&files.data, "look at")?);
@@ -152,8 +152,8 @@ impl WriterState {
                 if let Some(published) = self.transaction.work.published()
                     && published.check_own().is_ok()
                 {
-                    // If this fails too, readers are safe: they have seen nothing of the transaction, or the epoch
-                    // stays odd.
+                    // If this fails too, readers are safe: they have seen nothing of the transaction, or the epoch stays
+                    // odd.
                     let _ = published.live.set_poisoned(&published.file);
                 }
                 (None, Err(error))
@@ -161,7 +161,7 @@ impl WriterState {
         }
     }
 
-    /// Makes all commits part of the published file, if any, and empties the journal.
+    /// Syncs all commits into the published file, if any, and empties the journal.
     pub(super) fn checkpoint(&mut self, files: &Files) -> Result<()> {
         let (Work::Published(published, _) | Work::Unpublished(_, Some(published))) =
             &mut self.transaction.work
@@ -180,7 +180,7 @@ impl WriterState {
         Ok(())
     }
 
-    /// Through the journal, then into the file.
+    /// Commits through the journal, then into the file.
     fn commit_journaled(&mut self, files: &Files, next: Committed) -> Result<(), CommitFailure> {
         if !self.is_changed() {
             return Ok(());
@@ -222,7 +222,7 @@ impl WriterState {
         Ok(())
     }
 
-    /// By giving the transaction's own file the filter's name.
+    /// Commits by giving the transaction's own file the filter's name.
     fn publish(
         mut self: Box<Self>,
         files: &Files,
@@ -238,13 +238,13 @@ impl WriterState {
         let renamed = marked.at(&files.data, "write").and_then(|()| file.rename(old.is_some()));
         if let Err(error) = renamed {
             if let Some(old) = &old {
-                // If the flag stays set, readers only look at the name before each answer, and find this file.
+                // If the flag stays set, readers look at the name before each answer, and find this file.
                 let _ = old.live.set_superseded(&old.file, false);
             }
             self.transaction.work = Work::Unpublished(file, old);
             return self.failed(CommitFailure::Clean(error));
         }
-        // Protects: the new file's name, before the journal of the old one is emptied.
+        // Protects: the new file's name, before the old file's journal is emptied.
         let synced = options.disk.sync_dir(&files.dir).at(&files.dir, "sync");
         let synced = synced.map_err(Error::unknown(&files.data, next.commit));
         let after = Error::after_commit(&files.data, next.commit);
@@ -283,10 +283,10 @@ impl WriterState {
             metadata: next.metadata.clone(),
         };
         file.seal(&superblock, &copy).map_err(CommitFailure::Clean)?;
-        // Protects: all of the file, before it has the filter's name.
+        // Protects: the whole file, before it has the filter's name.
         file.sync().map_err(CommitFailure::Poison)?;
         if old.is_none() {
-            // A journal may lie here whose filter was removed. It must not be taken for the new filter's.
+            // The journal of a removed filter may have this name. It must not count as the new filter's journal.
             let journal = continued(self.journal.take(), files, file, &superblock);
             self.journal = Some(journal.map_err(CommitFailure::Poison)?);
         }
@@ -322,7 +322,7 @@ impl WriterState {
     }
 }
 
-/// Empties or creates the journal for an unpublished file that is about to get the name.
+/// Empties or creates the journal for an unpublished file that is about to get the filter's name.
 fn continued(
     journal: Option<Journal>,
     files: &Files,

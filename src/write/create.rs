@@ -1,4 +1,4 @@
-//! Opening a filter for writing, creating it, and replacing one by an empty one.
+//! Opening a filter for writing, creating one, and replacing one by an empty one.
 
 use std::path::Path;
 
@@ -22,8 +22,8 @@ impl Options {
     /// Opens the filter for writing, or creates a missing one.
     ///
     /// A new filter has its name from its first commit on. Fails with [`Error::Locked`] while another writer has the
-    /// filter, with [`Error::Option`], [`Error::Kind`], [`Error::KeyRules`] or [`Error::Rate`] if the options are wrong
-    /// or do not fit the filter, and with the error of a file that cannot be used.
+    /// filter open. Fails with [`Error::Option`], [`Error::Kind`], [`Error::KeyRules`] or [`Error::Rate`] if the options
+    /// are wrong or do not fit the filter, and with the error of a file that cannot be used.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Writer> {
         Writer::open_or_create(path.as_ref(), self)
     }
@@ -43,8 +43,8 @@ impl Writer {
     /// Opens an existing filter for writing, with the default options; [`Error::NotFound`] without a file, which
     /// [`Options::open`] would create.
     ///
-    /// Recovers the file first if its last writer died. Fails with [`Error::Locked`] while another writer has the
-    /// filter, and with the error of a file that cannot be used.
+    /// Recovers the file first if its last writer died. Fails with [`Error::Locked`] while another writer has the filter
+    /// open, and with the error of a file that cannot be used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open_existing(path)
     }
@@ -118,8 +118,8 @@ impl Writer {
         Self::create_filled(files, options, policy, options.first_metadata(), None, fill)
     }
 
-    /// Creates a filter whose first commit publishes the file that `fill` makes; `fill` also returns the file's
-    /// counters. The file has the rights of `model`, if any.
+    /// Creates a filter whose first commit publishes the file that `fill` makes. `fill` also returns the file's counters.
+    /// The file has the rights of `model`, if any.
     pub(crate) fn create_filled(
         files: Files,
         options: &Options,
@@ -140,8 +140,8 @@ impl Writer {
         Ok(Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() })
     }
 
-    /// The writer of an existing filter, whose first commit publishes the file that `fill` makes over it. `fill` gets
-    /// the rights of the existing one.
+    /// The writer of an existing filter, whose first commit replaces it by the file that `fill` makes. `fill` receives
+    /// the rights of the existing file.
     pub(crate) fn replace(
         files: Files,
         options: &Options,

@@ -10,8 +10,8 @@ use crate::file::{Flush, Overlay, UnpublishedFile};
 use crate::format::Identity;
 use crate::system::REGIONS_AHEAD;
 
-/// Streams `source`, whose counters are `counts`, into a new file of twice as many regions, and returns the counters of
-/// that. The source is not changed.
+/// Streams `source`, whose counters are `counts`, into a new file of twice as many regions. Returns the file and its
+/// counters. The source is not changed.
 pub(super) fn double(
     source: Target<'_, &Overlay>,
     counts: &Counts,

@@ -1,8 +1,8 @@
 //! Forgetting: the epoch of a transaction, inserts of keys seen at a time, and the sweep of expired entries.
 //! `format-spec/README.md`, section 4.10.
 //!
-//! Invariant: no slot holds the code of an epoch that has passed. So before the epoch moves on, the writer empties all
-//! entries whose code would stand for a later epoch from then on.
+//! Invariant: no slot holds the code of an epoch that has passed. So before the epoch advances, the writer removes all
+//! entries whose code would then stand for a later epoch.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -22,14 +22,14 @@ use crate::options::Options;
 
 /// A commit sweeps one of this many parts of the regions, so at most this many commits sweep all of them.
 const PARTS: u64 = 64;
-/// The fewest regions that a commit sweeps, if as many are left.
+/// How many regions a commit sweeps at least, if as many are left.
 const LEAST: u64 = 16;
 
-/// Regions to sweep before checking again whether a copy of the file is worth its memory.
+/// How many regions to sweep before checking again whether a copy of the file is worth its memory.
 const TOGETHER: u64 = 16;
 
 impl Transaction {
-    /// Inserts a key into a forgetting filter; returns whether it is new, or the region if it has no room.
+    /// Inserts a key into a forgetting filter. Returns whether the key is new, or the region if it has no room.
     fn insert_until(
         &mut self,
         hash: KeyHash,
@@ -50,7 +50,7 @@ impl Transaction {
         })
     }
 
-    /// Moves to a later epoch. Before, it sweeps expired entries, as far as needed.
+    /// Advances to a later epoch. First sweeps expired entries, as far as needed.
     fn come_to(&mut self, epoch: u64) -> Result<()> {
         let regions = self.work.identity().geometry.regions();
         let empty = self.counts().entries() == 0;
@@ -60,7 +60,7 @@ impl Transaction {
             }
             self.counts.swept = 0;
         } else {
-            // Whatever expires until the new epoch goes now, also what expires in it.
+            // Entries that expire before or in the new epoch are removed now.
             if !empty {
                 self.sweep(0..regions, epoch - self.counts.epoch)?;
             }
@@ -70,7 +70,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Empties the entries that expire in the current epoch, in all regions below this one.
+    /// Removes the entries that expire in the current epoch, in all regions below `region`.
     fn sweep_to(&mut self, region: u64) -> Result<()> {
         while self.counts.swept < region {
             let until = region.min(self.counts.swept + TOGETHER);
@@ -80,7 +80,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sweeps the next regions, as a part of a commit. A damaged page ends that: lookups and repair report it.
+    /// Sweeps the next regions, as a part of a commit. Stops at a damaged page, which lookups and repair report.
     pub(super) fn sweep_some(&mut self) {
         let (kind, regions) = (self.kind(), self.work.identity().geometry.regions());
         if kind == Kind::Forgetting && self.counts.swept < regions {
@@ -89,7 +89,7 @@ impl Transaction {
         }
     }
 
-    /// Empties the entries of these regions that expire in the current epoch, or in one of the next `later` epochs.
+    /// Removes the entries of these regions that expire in the current epoch, or in one of the next `later` epochs.
     fn sweep(&mut self, regions: std::ops::Range<u64>, later: u64) -> Result<()> {
         let width = self.work.identity().geometry.width;
         let now = self.counts.epoch as u32;
@@ -125,15 +125,16 @@ impl Transaction {
 }
 
 impl Writer {
-    /// Inserts a key that was seen at this time into a forgetting filter. It is kept for the time that
-    /// [`Options::forget_after`] gave, from `time` on.
+    /// Inserts a key that was seen at `time` into a forgetting filter. The filter keeps the key from `time` on for the
+    /// time that [`Options::forget_after`] set.
     ///
-    /// The filter's own time is the latest key's: its given time or, in [`insert`](Self::insert), the clock. It never goes
-    /// back. An older key is stored for the time it has left.
+    /// The filter's own time is the latest of all keys' times; a key of [`insert`](Self::insert) has the time of the
+    /// clock. It never goes back. An older key is stored for its remaining time.
     ///
-    /// Fails with [`Error::Clock`] if its time, or the clock in `insert`, would leap by more than a year, and so far that
-    /// every key is forgotten at once; and in `insert` if the clock is more than five minutes behind the filter's time.
-    /// [`Options::clock_is_right`] allows both. Fails with [`Error::Kind`] on a filter of another kind.
+    /// Fails with [`Error::Clock`] if the time advances by more than a year, and so far that every key would be forgotten
+    /// at once. The time is the key's or, in `insert`, the clock's. `insert` also fails so if the clock is more than five
+    /// minutes behind the filter's time. [`Options::clock_is_right`] allows both. Fails with [`Error::Kind`] on a filter
+    /// of another kind.
     pub fn insert_at(&mut self, key: impl Key, time: SystemTime) -> Result<Seen> {
         let hash = self.hash(key)?;
         self.time_of_keys()?;
@@ -144,16 +145,17 @@ impl Writer {
         Ok(if self.insert_one_until(hash, expiry)? { Seen::New } else { Seen::Known })
     }
 
-    /// Inserts keys that were seen at these times into a forgetting filter, as [`insert_at`](Self::insert_at) does one
-    /// after the other, in the way of [`insert_batch`](crate::Batches::insert_batch). Errors as for both;
-    /// [`Error::Option`] if the number of times differs from the number of keys.
+    /// Inserts keys that were seen at these times into a forgetting filter, like repeated calls of
+    /// [`insert_at`](Self::insert_at) but with the threads and the outcome of
+    /// [`insert_batch`](crate::Batches::insert_batch). Errors as for both; [`Error::Option`] if the number of times
+    /// differs from the number of keys.
     pub fn insert_batch_at<K: Key + Sync>(&mut self, keys: &[K], times: &[SystemTime]) -> Result<InsertedAt> {
         self.outcome_in_time(keys, times)
     }
 
     /// Like [`insert_batch_at`](Self::insert_batch_at), but calls `told` with the index of each key that is new, late or
-    /// early, also before an error. Returns the indices of keys without room, each with its error, in ascending order;
-    /// an absent key without room is new, too. The indices of late keys ascend, and so do the indices of early keys.
+    /// early, also before an error. Returns the indices of keys without room, each with its error, in ascending order; an
+    /// absent key without room is also new. The indices of late keys ascend, and so do the indices of early keys.
     pub fn insert_each_at<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -163,11 +165,11 @@ impl Writer {
         self.insert_in_time(keys, times, told)
     }
 
-    /// Comes to the time of the clock, and empties every entry that has expired. Returns how many there were.
+    /// Advances to the time of the clock, and removes every entry that has expired. Returns how many it removed.
     ///
-    /// Lookups never find an expired entry, inserts use the room of expired entries, and each commit sweeps some regions. So
-    /// this is only for filters that get no keys for a long time, where readers would still find the old keys: a filter's
-    /// time advances with its writer. Belongs to the transaction, as an insert does. Fails as `insert` does, and with
+    /// Lookups never find an expired entry, inserts reuse its room, and each commit sweeps some regions. So call this
+    /// only for filters that get no keys for a long time: a filter's time advances only with its writer, so readers would
+    /// still find the old keys. The sweep belongs to the transaction, as an insert does. Fails as `insert` does, and with
     /// [`Error::Damaged`] at the first damaged page.
     pub fn sweep(&mut self) -> Result<u64> {
         let before = self.state()?.transaction.counts().removed;
@@ -179,8 +181,8 @@ impl Writer {
         Ok(self.state()?.transaction.counts().removed - before)
     }
 
-    /// As [`expiry_now`](Self::expiry_now), for a batch; `None` unless the filter forgets. Also how many new keys may follow
-    /// in the same epoch.
+    /// Like [`expiry_now`](Self::expiry_now), for a batch; `None` unless the filter forgets. Also returns how many new
+    /// keys still fit in the same epoch.
     pub(super) fn until_now(&mut self) -> Result<(Option<Until<'static>>, usize)> {
         let Some(Forgetting { refresh, .. }) = self.state()?.transaction.work.identity().forgetting else {
             return Ok((None, usize::MAX));
@@ -190,7 +192,7 @@ impl Writer {
         Ok((Some(until), time.left()))
     }
 
-    /// Inserts a key that expires in this epoch, which must be a later one than now.
+    /// Inserts a key that expires in the epoch `expiry`, which must be later than the current epoch.
     pub(super) fn insert_one_until(&mut self, hash: KeyHash, expiry: u64) -> Result<bool> {
         let (max_kicks, refresh) = (self.options.max_kicks, self.time()?.forgetting.refresh);
         loop {
@@ -202,8 +204,8 @@ impl Writer {
         }
     }
 
-    /// Inserts keys as [`InTime::insert_until`] says. With `refresh`, each is there at least until it expires, whatever
-    /// matches it.
+    /// Inserts keys as [`InTime::insert_until`] says. With `refresh`, each key is present at least until its expiry,
+    /// whatever matches it.
     pub(crate) fn insert_refreshing<K: Key + Sync>(
         &mut self,
         (keys, indices, each): time::Until<'_, K>,

@@ -10,9 +10,9 @@ pub(crate) fn by_index(mut refused: Vec<(usize, Error)>) -> Vec<(usize, Error)> 
     refused
 }
 
-/// The outcome of inserting keys together: which of them are new, and which found no room.
+/// The outcome of inserting many keys: which keys are new, and which found no room.
 ///
-/// Takes one bit of memory a key. Inserts of slices and of iterators return it, into filters and into stores. The
+/// Takes one bit of memory a key. Inserts of slices and of iterators, into filters and into stores, return it. The
 /// compiler warns if it is not used:
 ///
 /// ```compile_fail
@@ -40,7 +40,7 @@ pub(crate) fn by_index(mut refused: Vec<(usize, Error)>) -> Vec<(usize, Error)> 
 #[must_use = "some keys may have been refused for want of room: see `refused` or `complete`"]
 pub struct Inserted {
     keys: usize,
-    /// One bit a key, from the lowest of each word on.
+    /// One bit for each key, from the lowest of each word on.
     new: Vec<u64>,
     refused: Vec<(usize, Error)>,
 }
@@ -81,7 +81,7 @@ impl Inserted {
         Self { refused, ..self }
     }
 
-    /// Appends the outcome for the keys that follow.
+    /// Appends the outcome for the keys that come next.
     pub(crate) fn append(&mut self, next: Self) {
         let before = self.keys;
         self.keys += next.keys;
@@ -103,8 +103,8 @@ impl Inserted {
         self.keys
     }
 
-    /// How many keys are new, which means that they were not there before. A refused key counts as new each time,
-    /// unless copies of it were there.
+    /// How many keys are new, that is, absent before. A refused key counts as new each time, unless copies of it are
+    /// stored.
     pub fn new_keys(&self) -> usize {
         self.new.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -114,23 +114,23 @@ impl Inserted {
         self.new.get(index / WORD).is_some_and(|word| word >> (index % WORD) & 1 == 1)
     }
 
-    /// One answer a key, in their order: whether it is new.
+    /// Whether each key is new, in the order of the keys.
     pub fn mask(&self) -> Vec<bool> {
         (0..self.keys).map(|index| self.is_new(index)).collect()
     }
 
-    /// The keys that found no room, by ascending index, with the reason: [`Error::Full`] or [`Error::Growth`]. All others
-    /// are in the filter.
+    /// The keys that found no room, by ascending index, with the reason: [`Error::Full`] or [`Error::Growth`]. All other
+    /// keys are in the filter.
     pub fn refused(&self) -> &[(usize, Error)] {
         &self.refused
     }
 
-    /// The keys that found no room, as [`refused`](Self::refused) gives them.
+    /// The keys that found no room, as [`refused`](Self::refused) returns them.
     pub fn into_refused(self) -> Vec<(usize, Error)> {
         self.refused
     }
 
-    /// How many keys are new, if all found room; else the reason why the first one did not.
+    /// How many keys are new, if all found room; otherwise the error of the first key without room.
     pub fn complete(self) -> Result<usize, Error> {
         let new = self.new_keys();
         self.refused.into_iter().next().map_or(Ok(new), |(_, error)| Err(error))

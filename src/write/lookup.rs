@@ -5,7 +5,7 @@ use crate::cuckoo::Key;
 use crate::error::{Error, Result};
 use crate::read::Lookup;
 
-/// Sees the open transaction.
+/// Lookups see the open transaction.
 impl Lookup for Writer {
     type Error = Error;
 

@@ -1,8 +1,8 @@
-//! Many inserts or removals at once: partitioned by region, so that a region is in the cache for all its keys.
+//! Many inserts or removals at once, partitioned by region, so that a region is in the cache for all its keys.
 //!
-//! Within a region keys keep their order, and regions do not depend on each other: apart from doublings, the outcome is
-//! the same as if the keys were taken one after the other, on any number of threads. If a region has no room, its
-//! remaining keys are left for later, and the keys of other regions are still taken before the filter doubles.
+//! Within a region keys keep their order, and regions do not depend on each other. So, apart from doublings, the outcome
+//! is the same as for one key after the other, on any number of threads. If a region has no room, its remaining keys are
+//! left for later, and the keys of other regions are still inserted before the filter doubles.
 
 use std::path::Path;
 
@@ -19,22 +19,22 @@ use crate::file::Overlay;
 use crate::format::{Geometry, PAGES_PER_REGION};
 use crate::system::on_threads;
 
-/// Keys between prefetch and insert.
+/// How many keys lie between prefetch and insert.
 const AHEAD: usize = 16;
-/// With at least this many keys for a region of a published file, unpacking the region first is cheaper than finding
-/// each changed bucket.
+/// From this many keys for a region of a published file on, unpacking the region first is cheaper than finding each
+/// changed bucket.
 const KEYS_WORTH_UNPACKING: usize = 200;
-/// Unpacking a region and packing it again counts as this many changes. Three batches that do so with every region count as
-/// much as a copy of the file.
+/// Unpacking a region and packing it again counts as this many changes. Three batches that do so with every region count
+/// as much as a copy of the file.
 const UNPACKED: usize = (CHANGES_A_PAGE * PAGES_PER_REGION as usize).div_ceil(3);
-/// With fewer keys, starting a thread costs more than it saves.
+/// For fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
-/// Keys that are hashed by one call.
+/// How many keys one call hashes.
 const HASHED_TOGETHER: usize = 64;
-/// Consecutive regions that go to the same thread, as the changed bits of their pages share a word.
+/// How many consecutive regions go to one thread: the changed bits of their pages share a word.
 const REGIONS_TOGETHER: u64 = 4;
 
-/// A key of a batch, on its way into its region.
+/// A key of a batch, before it reaches its region.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     pub(super) region: RegionId,
@@ -57,7 +57,7 @@ impl Item {
     }
 }
 
-/// Memory for a batch. It is kept from batch to batch, as allocating it each time costs more than sorting.
+/// Memory for a batch. It is reused for the next batch, as allocating it each time costs more than sorting.
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     /// For each hashing thread, the items for each thread that inserts or removes.
@@ -65,7 +65,7 @@ pub(super) struct Buffers {
     parts: Vec<Part>,
 }
 
-/// Memory for the keys that one thread takes.
+/// Memory for one thread's keys.
 #[derive(Debug, Default)]
 struct Part {
     /// Two buffers to sort with.
@@ -74,17 +74,17 @@ struct Part {
     done: Vec<u32>,
 }
 
-/// The most bytes that are kept from batch to batch: 2^20 keys, as come from an iterator at a time, take 32 MiB
+/// The most bytes that are reused from batch to batch. 2^20 keys, as many as an iterator yields at a time, take 32 MiB
 /// with one thread, and 48 with more.
 const KEPT: usize = 64 << 20;
 
 impl Buffers {
-    /// The indices of the last batch's keys to report; also after an error.
+    /// The indices of the last batch's keys to report. Valid also after an error.
     pub(super) fn done(&self) -> impl Iterator<Item = &[u32]> {
         self.parts.iter().map(|part| &*part.done)
     }
 
-    /// These buffers, or empty ones if they take more than [`KEPT`].
+    /// These buffers for reuse, or empty ones if they take more than [`KEPT`].
     pub(super) fn kept(self) -> Self {
         let sorted = self.parts.iter().flat_map(|part| &part.sorted);
         let items = self.hashed.iter().flatten().chain(sorted).map(Vec::capacity);
@@ -92,8 +92,8 @@ impl Buffers {
     }
 }
 
-/// Sorts by region, keeping the order within each: a radix sort, eight bits a pass from the lowest on. `None` for items
-/// that are in the second buffer. The result is in the first one.
+/// Sorts by region, keeping the order within each region: a radix sort, eight bits a pass from the lowest on. `None` for
+/// items that are in the second buffer. The result is in the first buffer.
 fn sort_by_region(items: Option<&[&[Item]]>, regions: u64, [from, to]: &mut [Vec<Item>; 2]) {
     let bits = u64::BITS - regions.saturating_sub(1).leading_zeros();
     match items {
@@ -133,27 +133,27 @@ pub(super) enum Mode {
     Remove,
 }
 
-/// The keys of an insert whose indices are reported. To report an index takes some 2 ns.
+/// Which keys of an insert to report, by index. Reporting an index takes some 2 ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
-    /// Keys that were not there before.
+    /// Keys that were absent before.
     New,
-    /// The others, as they are few where a filter is being filled.
+    /// Keys that were present before: they are few while a filter is being filled.
     Seen,
 }
 
 impl Told {
-    /// Whether to report a key that is new, or that is not.
+    /// Whether to report a key that is new, or one that is not.
     pub(super) fn tells(self, is_new: bool) -> bool {
         is_new == (self == Self::New)
     }
 }
 
-/// How to take the keys of a batch.
+/// How to process the keys of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner<'a> {
     pub(crate) mode: Mode,
-    /// For inserts into a forgetting filter.
+    /// The expiry epochs, for inserts into a forgetting filter.
     pub(super) until: Option<Until<'a>>,
     pub(super) max_kicks: u32,
     pub(super) threads: usize,
@@ -164,7 +164,7 @@ pub(super) struct Manner<'a> {
 pub(super) struct Until<'a> {
     pub(super) now: u32,
     pub(super) refresh: bool,
-    /// The expiry epoch of each key, by its index; beyond the end, `expiry`.
+    /// The expiry epoch of each key, by its index; past the end of the slice, `expiry` applies.
     pub(super) each: &'a [u64],
     pub(super) expiry: u64,
 }
@@ -175,14 +175,15 @@ impl Until<'_> {
     }
 }
 
-/// The outcome of a batch; keys are given by their indices.
+/// The outcome of a batch; keys are identified by their indices.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     /// The changes of the counters.
     pub(super) delta: Delta,
-    /// Keys inserted or removed bucket by bucket. Each region that was unpacked for its keys counts as [`UNPACKED`].
+    /// How many keys were inserted or removed bucket by bucket. Each region that was unpacked for its keys counts as
+    /// [`UNPACKED`].
     pub(super) changes: usize,
-    /// Keys that were not taken, because their region has no room.
+    /// Keys that were not inserted because their region has no room.
     pub(super) left: Vec<u32>,
 }
 
@@ -193,7 +194,7 @@ impl Outcomes {
         self.left.append(&mut other.left);
     }
 
-    /// Takes keys of one region; `ahead` is called once for each.
+    /// Inserts or removes keys of one region. Calls `ahead` once for each key.
     fn take<W: Width, B: BucketsMut<W>>(
         &mut self,
         buckets: &mut B,
@@ -202,7 +203,7 @@ impl Outcomes {
         (search, done): (&mut Search, &mut Vec<u32>),
         mut ahead: impl FnMut(),
     ) -> Result<(), B::Error> {
-        // Of the two ways, only one is compiled for each width.
+        // For each width, only one of the two ways is compiled.
         if const { W::EXPIRY_BITS > 0 } {
             return self.take_until(buckets, items, manner, (search, done), ahead);
         }
@@ -230,7 +231,7 @@ impl Outcomes {
                     Insertion::Crowded => (false, told),
                 },
                 Mode::Remove => {
-                    // Only counting filters have removals, and they are marked.
+                    // Only counting filters have removals, and counting filters are marked.
                     if !W::IS_MARKED {
                         continue;
                     }
@@ -256,7 +257,7 @@ impl Outcomes {
         Ok(())
     }
 
-    /// The same in a forgetting filter.
+    /// Like `take`, in a forgetting filter.
     fn take_until<W: Width, B: BucketsMut<W>>(
         &mut self,
         buckets: &mut B,
@@ -303,12 +304,12 @@ impl Division {
     }
 }
 
-/// Writes the hashes of the keys of these indices, as many, to the slice. It is called for many keys at a time, and so it
-/// may be a call through a pointer: what follows is compiled once, and not for each type of keys.
+/// Writes the hashes of the keys with these indices to the slice, which has the same length. It is called for many keys
+/// at a time, so a call through a pointer is cheap enough: its callers are compiled once, and not for each type of keys.
 pub(super) type Hashes<'a> = dyn Fn(&[u32], &mut [KeyHash]) -> Result<()> + Sync + 'a;
 
-/// Hashes the keys of `indices` by `hashes` into `buffers`, on the number of threads in `manner`. Changes nothing else,
-/// as `hashes` calls the user's code, which may panic.
+/// Hashes the keys of `indices` by `hashes` into `buffers`, on the number of threads in `manner`. Changes nothing else:
+/// `hashes` calls the user's code, which may panic.
 pub(super) fn hash_all(
     geometry: Geometry,
     path: &Path,
@@ -344,8 +345,8 @@ pub(super) fn hash_all(
     outcomes.into_iter().collect()
 }
 
-/// Exchanges the items of one thread and the second buffer that they are sorted with, so that sorting takes one buffer more
-/// and not two. Returns whether there is just one thread.
+/// If one thread works, exchanges its items and its second sort buffer, so that sorting takes one more buffer and not
+/// two. Returns whether there is just one thread.
 fn swap_if_one(hashed: &mut [Vec<Vec<Item>>], parts: &mut [Part]) -> bool {
     if let ([hashed], [part]) = (hashed, parts)
         && let [items] = &mut **hashed
@@ -356,8 +357,8 @@ fn swap_if_one(hashed: &mut [Vec<Vec<Item>>], parts: &mut [Part]) -> bool {
     false
 }
 
-/// Takes the keys that [`hash_all`] has put into `buffers`. Returns the outcome and the first error; after an error, a
-/// thread skips the rest of its keys.
+/// Inserts or removes the keys that [`hash_all`] has put into `buffers`. Returns the outcome and the first error; after
+/// an error, a thread skips the rest of its keys.
 pub(super) fn take_hashed(
     target: Target<'_, &mut Overlay>,
     manner: Manner<'_>,
@@ -377,7 +378,7 @@ pub(super) fn take_hashed(
             let take = |(number, (mut target, part)): (usize, (Target<'_, &mut Overlay>, &mut Part))| {
                 #[cfg(test)]
                 assert!(!tests::BUG.get(), "a bug");
-                // A thread that had no keys to hash has no items for this part.
+                // A thread without keys to hash has no items for this part.
                 let of_part = || hashed.iter().filter_map(|hashed| Some(&**hashed.get(number)?)).collect();
                 let of_part: Option<Vec<&[Item]>> = (!is_one).then(of_part);
                 sort_by_region(of_part.as_deref(), regions, &mut part.sorted);
@@ -393,12 +394,12 @@ pub(super) fn take_hashed(
             }
         },
     );
-    // Back again: memory for the next keys to be hashed into.
+    // Swaps back: memory into which the next keys are hashed.
     swap_if_one(hashed, parts);
     (all, failed)
 }
 
-/// Takes keys sorted by region.
+/// Inserts or removes keys sorted by region.
 fn take_part<W: Width>(
     target: &mut Target<'_, &mut Overlay>,
     Part { sorted: [items, _], done }: &mut Part,
@@ -417,7 +418,7 @@ fn take_part<W: Width>(
         {
             let scratch = scratch.get_or_insert_with(Scratch::new);
             let change = overlay.region_mut(region);
-            // If a page is damaged, the keys are taken one by one below, and only keys that touch it fail.
+            // If a page is damaged, the keys are processed one by one below, and only keys that touch it fail.
             if scratch.unpack(published, region, change).is_ok() {
                 let before = outcomes.changes;
                 let Ok(()) = outcomes.take::<W, _>(scratch, items, manner, (&mut search, &mut *done), || ());
@@ -465,7 +466,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     thread_local! {
-        /// Whether taking keys on this thread panics, as a bug would.
+        /// Whether processing keys on this thread panics, as a bug would.
         pub(super) static BUG: Cell<bool> = const { Cell::new(false) };
     }
 
@@ -491,7 +492,7 @@ mod tests {
         }
         let report = reader.verify(&|_, _| {}).unwrap();
         assert!(report.is_clean(), "{report:?}");
-        // The next writer finds everything that was committed before.
+        // The next writer finds all earlier commits.
         Options::new().open_existing(&path).unwrap().insert(b"next").unwrap();
     }
 }

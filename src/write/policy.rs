@@ -35,11 +35,11 @@ impl Writer {
         })
     }
 
-    /// Changes how far the filter may grow. This takes effect at once, and a rollback does not undo it. A filter that
-    /// is not committed yet gets the limits with its first commit. Readers that are open already show the old limits.
+    /// Changes how far the filter may grow. This takes effect at once, and a rollback does not undo it. A filter without
+    /// a first commit gets the limits with that commit. Readers that are already open show the old limits.
     ///
-    /// Fails with [`Error::Option`] if a limit is out of range, or the size limit is below the file's length, and
-    /// otherwise as [`checkpoint`](Self::checkpoint) does.
+    /// Fails with [`Error::Option`] if a limit is out of range, or if the size limit is below the file's length.
+    /// Otherwise fails as [`checkpoint`](Self::checkpoint) does.
     pub fn set_limits(&mut self, limits: Limits) -> Result<()> {
         let Limits { growth, max_file_size, max_false_positive_rate } = limits;
         max_false_positive_rate.map_or(Ok(()), |rate| check_rate("maximal false-positive rate", rate))?;

@@ -1,5 +1,5 @@
 //! The methods of [`Writer`] for operations that rebuild its filter: doubling, shrinking and merging. Such an operation
-//! reads the open transaction as a source, and then lets the transaction go on in the file that it has made.
+//! reads the open transaction as a source, and then continues the transaction in the new file.
 
 #[cfg(feature = "store")]
 use super::commit::{Committed, WriterState};
@@ -39,7 +39,7 @@ impl Writer {
         &self.options
     }
 
-    /// Continues the transaction in `file`, whose counters are these.
+    /// Continues the transaction in `file`, which has these counters.
     pub(crate) fn go_on_in(&mut self, file: UnpublishedFile, counts: Counts) {
         if let Some(mut open) = self.open.take() {
             open.transaction = open.transaction.moved_to(file, counts);
@@ -70,7 +70,7 @@ impl Writer {
         Self { files, options: options.clone(), open: Some(Box::new(open)), buffers: Buffers::default() }
     }
 
-    /// The contents of a [private](Self::private) writer.
+    /// The contents of a [private](Self::private) writer's file.
     #[cfg(feature = "store")]
     pub(crate) fn into_contents(mut self) -> Result<Contents> {
         let poisoned = || Error::Poisoned { path: self.files.data.clone() };

@@ -1,8 +1,8 @@
-//! Giving up damaged pages without giving a wrong answer.
+//! Giving up damaged pages without giving wrong answers.
 //!
-//! The contents of a damaged page are lost, and nothing shows which keys it held. So each of its slots becomes
-//! universal: it matches every query. Lookups that touch the page answer "present", so there are still no false
-//! negatives, at the price of a higher false-positive rate. `format-spec/README.md`, section 9.
+//! The contents of a damaged page are lost, and nothing shows which keys it held. So each of its slots becomes universal:
+//! it matches every query. Lookups that touch the page answer "present". So there are still no false negatives, at the
+//! price of a higher false-positive rate. `format-spec/README.md`, section 9.
 
 use crate::cuckoo::{
     BUCKETS_PER_REGION, Bucket, BucketId, Counts, RegionId, SlotsPerBucket, mark, with_any_width, with_width,
@@ -16,18 +16,18 @@ use crate::system::Rights;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Repair {
-    /// The pages whose slots match every key now, ascending.
+    /// The pages whose slots now match every key, ascending.
     pub quarantined: Vec<DamagedPage>,
-    /// Whether the filter was marked for it, as universal slots need markers: its file was written anew, and the
-    /// false-positive rate of its entries has doubled. A set or a forgetting filter is marked once, by this or by its first
-    /// doubling.
+    /// Whether the repair marked the filter, as universal slots need markers: it wrote the file anew, and the
+    /// false-positive rate of the filter's entries has doubled. A set or a forgetting filter is marked once, by a repair
+    /// or by its first doubling.
     pub marked: bool,
     /// Whether a damaged superblock was written anew from the other one.
     pub superblock: bool,
-    /// Whether the live area was written anew: no writer had the file, and the live area named another commit than the
-    /// superblock, or could not be read.
+    /// Whether the live area was written anew: either no writer had the file and the live area named another commit than
+    /// the superblock, or the live area could not be read.
     pub live: bool,
-    /// Whether the counters were wrong and were replaced by the result of a scan.
+    /// Whether the counters were wrong and were replaced by those of a scan.
     pub recounted: bool,
 }
 
@@ -39,8 +39,8 @@ impl Repair {
     }
 }
 
-/// Finds the pages that are damaged or malformed, and counts the slots of the file once these pages are quarantined.
-/// Takes the totals that no scan can find from `counts`. Overwrites pages that cannot be read.
+/// Finds damaged and malformed pages, and counts the slots of the file as after the quarantine of these pages. Copies the
+/// totals that no scan can find from `counts`. Overwrites pages that cannot be read.
 pub(super) fn find_damage(
     published: &PublishedFile,
     counts: &Counts,
@@ -65,7 +65,8 @@ pub(super) fn find_damage(
     Ok((quarantined, found))
 }
 
-/// Streams an unmarked file into a new marked file, where every slot of these pages is universal. The source is not changed.
+/// Streams an unmarked file into a new marked file, in which every slot of these pages is universal. The source is not
+/// changed.
 pub(super) fn marked(
     published: &PublishedFile,
     quarantined: &[DamagedPage],
@@ -97,7 +98,7 @@ pub(super) fn marked(
     })
 }
 
-/// Replaces these pages, in `overlay`, by pages whose slots are all universal.
+/// In `overlay`, replaces these pages by pages whose slots are all universal.
 pub(super) fn quarantine(pages: &[DamagedPage], slots: SlotsPerBucket, overlay: &mut Overlay) {
     let universal = with_width!(slots, W => Bucket::<W>::QUARANTINED.0);
     for id in pages.iter().map(|page| PageId(page.page)) {

@@ -1,4 +1,4 @@
-//! One region of a published file unpacked, with the open transaction's changes in it: for inserting many keys.
+//! One region of a published file, unpacked, with the open transaction's changes: for inserting many keys.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use crate::file::{PublishedFile, RegionBits, RegionChange};
 
 pub(super) struct Scratch {
     words: Box<[u64; BUCKETS_PER_REGION as usize]>,
-    /// One bit a bucket: whether it differs from the file.
+    /// One bit for each bucket: whether it differs from the file.
     changed: RegionBits,
 }
 
@@ -17,7 +17,7 @@ impl Scratch {
         Self { words: Box::new([0; _]), changed: [0; _] }
     }
 
-    /// Reads a region with the changes in it. Fails if a page of it is damaged.
+    /// Reads a region and adds the changes. Fails if a page of the region is damaged.
     pub(super) fn unpack(
         &mut self,
         published: &PublishedFile,
@@ -29,7 +29,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// Puts the changes back into `change`.
+    /// Writes the changes back into `change`.
     pub(super) fn pack(&self, change: &mut RegionChange) {
         change.replace(&self.changed, &self.words);
     }

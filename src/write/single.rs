@@ -1,11 +1,12 @@
 //! The shortcut of single inserts and removals: the few instructions that most of them need.
 //!
-//! While an insert waits for memory, the processor works at several others, if each has few instructions and no branch that
-//! it would have to guess. So:
+//! While an insert waits for memory, the processor works on several others, if each has few instructions and no
+//! unpredictable branch. So:
 //!
 //! - `transaction.rs` does the inserts that need a search or the verification of a page, or that fail.
 //! - Each width has its own functions, chosen once for all keys.
-//! - Changes beside a published file, in no copy of it, have their own functions: code that may allocate takes registers.
+//! - Changes to a published file that has no copy in memory have their own functions: code that may allocate takes
+//!   registers.
 
 use std::convert::Infallible;
 
@@ -17,8 +18,8 @@ use crate::cuckoo::{
 };
 use crate::file::PublishedFile;
 
-/// The functions for a width and a kind. They return `None` if a change needs more than the shortcut; nothing is
-/// changed then. They cannot panic between the count of a change and its store, so the writer need not be poisoned while
+/// The functions for a width and a kind. They return `None` if a change needs more than the shortcut, and have then
+/// changed nothing. They cannot panic between counting a change and storing it. So the writer need not be poisoned while
 /// they run, as it is during longer changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shortcut {
@@ -27,7 +28,7 @@ pub(super) struct Shortcut {
 }
 
 impl Shortcut {
-    /// For no change at all, as in a forgetting filter.
+    /// For filters whose changes never take the shortcut, such as forgetting filters.
     const NONE: Self = Self { insert: |_, _, _, _| None, remove: |_, _, _, _| None };
 
     /// `fresh`: nearly all entries have fresh tails.
@@ -69,7 +70,7 @@ impl Shortcut {
     }
 }
 
-/// Where a key belongs. For a key of another shard, there is no such region.
+/// The region and the place of a key. A key of another shard gets a region that does not exist.
 #[inline(always)]
 fn place<W: Width>(traits: &Traits, hash: KeyHash) -> (RegionId, Place<W>) {
     let (region, rem) = traits.span.region_or_beyond(hash);
@@ -110,7 +111,7 @@ fn insert_into<W: Width>(
     match insertion {
         Insertion::Store { id, bucket } => {
             delta.stored::<W>();
-            // At last: a store beside a file may have to allocate, and nothing is left to do then.
+            // The last step: a store beside a file may have to allocate, and then no other work must follow.
             region.store(id, bucket);
             Some(true)
         }
@@ -119,8 +120,8 @@ fn insert_into<W: Width>(
     }
 }
 
-/// With `FRESH`, entries with shorter tails are left to the long way: so the processor can guess which counter changes, and
-/// need not wait for the buckets to know.
+/// With `FRESH`, leaves entries with shorter tails to the long way. So the processor can predict which counter changes,
+/// without waiting for the buckets.
 fn remove<W: Width, const FRESH: bool>(
     work: &mut Work,
     delta: &mut Delta,
@@ -150,7 +151,7 @@ fn remove_beside<W: Width>(
     Some(())
 }
 
-/// From buckets that nobody else sees: both are stored.
+/// Removes from buckets that nobody else sees: stores both.
 #[inline(always)]
 fn remove_from<W: Width, const FRESH: bool>(
     mut region: impl BucketsMut<W, Error = Infallible>,
@@ -161,7 +162,7 @@ fn remove_from<W: Width, const FRESH: bool>(
     Some(())
 }
 
-/// Counts a removal, which is then to be stored.
+/// Counts a removal that the caller is about to store.
 #[inline(always)]
 fn take<W: Width, const FRESH: bool>(
     region: &mut impl BucketsMut<W, Error = Infallible>,

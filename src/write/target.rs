@@ -1,5 +1,5 @@
-//! The target of changes: a published file with changes kept beside it, a copy of such a file in memory, or an
-//! unpublished file. The latter two are changed in place.
+//! The target of changes: a published file with changes beside it, a copy of such a file in memory, or an unpublished
+//! file. The last two are changed in place.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::file::{Overlay, PublishedFile, Region, RegionChange, UnpublishedFile,
 use crate::format::Identity;
 use crate::system::{Disk, Files, Rights};
 
-/// A file and its changes. `C` holds the changes of a published file, `()` if they do not matter.
+/// A file and its changes. `C` holds the changes of a published file; it is `()` if they do not matter.
 #[derive(Clone, Copy)]
 pub(crate) enum Target<'a, C> {
     Published(&'a PublishedFile, C),
@@ -29,7 +29,7 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
-    /// The same file, with its changes held in another way.
+    /// The same file, with its changes in another form.
     #[inline]
     pub(super) fn with<D>(self, hold: impl FnOnce(C, &PublishedFile) -> D) -> Target<'a, D> {
         match self {
@@ -63,12 +63,12 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
-    /// Whether it is a new file whose regions are kept in memory.
+    /// Whether the target is a new file whose regions are in memory.
     pub(super) const fn is_in_memory(&self) -> bool {
         matches!(self, Self::Unpublished(file) if file.is_in_memory())
     }
 
-    /// Asks for the cache line of a bucket.
+    /// Prefetches the cache line of a bucket.
     #[inline]
     pub(super) fn prefetch(&self, region: RegionId, bucket: BucketId) {
         match self {
@@ -78,7 +78,7 @@ impl<'a, C> Target<'a, C> {
         }
     }
 
-    /// Asks the system to read in a region that will be needed soon, without waiting for it.
+    /// Asks the system to read in a region that will be needed soon, without waiting.
     pub(crate) fn read_ahead(&self, region: RegionId) {
         if let Self::Published(published, _) = self {
             published.pages.read_ahead(region);
@@ -87,7 +87,7 @@ impl<'a, C> Target<'a, C> {
 }
 
 impl Target<'_, &Overlay> {
-    /// One region with the changes in it, its pages verified.
+    /// One region including the changes, its pages verified.
     pub(crate) fn read_region(&self, region: RegionId, into: &mut Region) -> Result<()> {
         match self {
             Self::Published(published, overlay) => {
@@ -146,12 +146,12 @@ impl<'a> Target<'a, &mut Overlay> {
     }
 }
 
-/// Changed buckets that hide the buckets of a published file.
+/// Changed buckets, which take precedence over the buckets of a published file.
 pub(super) trait Changes {
     fn get(&self, region: RegionId, bucket: BucketId) -> Option<u64>;
 }
 
-/// Changes that take more changes.
+/// Changes that accept further changes.
 pub(super) trait ChangesMut: Changes {
     fn set(&mut self, region: RegionId, bucket: BucketId, word: u64);
 }
@@ -177,7 +177,7 @@ impl ChangesMut for &mut Pending {
     }
 }
 
-/// The changes of just the region that is read.
+/// The changes of only the region that is read.
 impl Changes for &mut RegionChange {
     fn get(&self, _: RegionId, bucket: BucketId) -> Option<u64> {
         RegionChange::get(self, bucket)

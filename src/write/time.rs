@@ -1,4 +1,4 @@
-//! Time: what a filter's writer and an update of a store share where keys are kept for a time. `format-spec/README.md`,
+//! Time: code that a filter's writer and an update of a store share, for keys that expire. `format-spec/README.md`,
 //! section 4.10.
 
 use std::path::Path;
@@ -9,27 +9,27 @@ use crate::cuckoo::{EpochClock, Forgetting, Key, forgetting};
 use crate::error::Error;
 use crate::options::Options;
 
-/// How far the time of a key may run ahead of the clock, and the clock behind the epoch, in milliseconds.
+/// How far a key's time may run ahead of the clock, or the epoch ahead of the clock, in milliseconds.
 const AHEAD: u64 = 5 * 60 * 1000;
 
-/// A clock that leaps by more, and by more than the time that keys are kept, is taken to be wrong. A filter that is rarely
+/// A clock is wrong if it leaps by more than this, and by more than the time that keys are kept. A filter that is rarely
 /// used may see a shorter leap. In milliseconds.
 const YEAR: u64 = 365 * 24 * 60 * 60 * 1000;
 
-/// Keys of a batch whose times or lifetimes are looked at before the first of them is inserted.
+/// How many keys of a batch have their times or lifetimes checked before the first of them is inserted.
 const BLOCK: usize = 1 << 20;
 
 /// The outcome of inserting a key with the time at which it was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// It was not there, and was stored.
+    /// The key was absent, and was stored.
     New,
-    /// It was there.
+    /// The key was present.
     Known,
-    /// It was seen so long ago that the filter has forgotten that time. It was neither looked up nor stored.
+    /// The key was seen so long ago that the filter has forgotten that time. It was neither looked up nor stored.
     Late,
-    /// It was seen more than five minutes in the future, by the clock of this computer. It was neither looked up nor
-    /// stored: if its time were believed, all older keys would be forgotten.
+    /// The key was seen more than five minutes in the future, by this computer's clock. It was neither looked up nor
+    /// stored: if the filter trusted this time, it would forget all older keys.
     Early,
 }
 
@@ -37,7 +37,7 @@ pub enum Seen {
 #[derive(Debug, Default)]
 #[must_use = "some keys may have been refused for want of room, or may be late or early"]
 pub struct InsertedAt {
-    /// Which keys are new, and which found no room. A late or early key is not new.
+    /// Which keys are new, and which found no room. Late and early keys are not new.
     pub inserted: Inserted,
     /// The indices of the keys that were [late](Seen::Late), ascending.
     pub late: Vec<usize>,
@@ -51,19 +51,19 @@ pub(crate) struct Time {
     pub(crate) forgetting: Forgetting,
     pub(crate) expiry_bits: u32,
     pub(crate) epoch: u64,
-    /// Number of new keys; a filter of the newest keys counts its epochs in them.
+    /// How many keys were new; a filter of the newest keys counts its epochs in them.
     pub(crate) inserted: u64,
-    /// Whether there is nothing that could be forgotten.
+    /// Whether the filter holds nothing that could be forgotten.
     pub(crate) is_empty: bool,
 }
 
 impl Time {
-    /// When its epoch began, in milliseconds since 1970.
+    /// When the current epoch began, in milliseconds since 1970.
     pub(super) const fn begin(&self) -> u64 {
         self.epoch * self.forgetting.epoch
     }
 
-    /// The epoch in which a key expires that is inserted at `now`, in milliseconds since 1970, for this lifetime.
+    /// The expiry epoch of a key inserted at `now`, in milliseconds since 1970, with this lifetime.
     ///
     /// In epochs of 5 days: a key inserted on day 13 (epoch 2) for 4 days expires in epoch 4, which begins on day 20.
     fn expiry_of(&self, now: u64, lifetime: Duration) -> u64 {
@@ -72,7 +72,7 @@ impl Time {
         end.div_ceil(self.forgetting.epoch).max(self.epoch + 1)
     }
 
-    /// How many new keys may come in its epoch yet, at least 1.
+    /// How many more new keys the current epoch may take, at least 1.
     pub(crate) fn left(&self) -> usize {
         match self.forgetting.clock {
             EpochClock::Time => usize::MAX,
@@ -92,18 +92,18 @@ pub(crate) fn millis(time: SystemTime) -> u64 {
 /// All keys of a block, the indices of the keys to insert, and every key's expiry epoch.
 pub(crate) type Until<'a, K> = (&'a [K], Vec<u32>, &'a [u64]);
 
-/// A filter or update that keeps keys for a time, and moves to later epochs.
+/// A filter or update that forgets keys, and advances to later epochs.
 pub(crate) trait InTime {
     type Error: From<Error>;
 
-    /// Fails with [`Error::Kind`] if nothing is forgotten.
+    /// Fails with [`Error::Kind`] if the filter or store does not forget.
     fn time(&self) -> Result<Time, Self::Error>;
 
-    /// Moves to a later epoch, however many keys are forgotten.
+    /// Advances to a later epoch, however many keys are forgotten.
     fn go_to(&mut self, epoch: u64) -> Result<(), Self::Error>;
 
-    /// Inserts keys of a block, which all expire after the current epoch. With `refresh`, a key that is there is
-    /// kept until the later of both expiries.
+    /// Inserts keys of a block, which all expire after the current epoch. With `refresh`, a key that is present is kept
+    /// until the later of the two expiries.
     fn insert_until<K: Key + Sync>(
         &mut self,
         keys: Until<'_, K>,
@@ -112,7 +112,8 @@ pub(crate) trait InTime {
         refuse: impl FnMut(usize, Error),
     ) -> Result<(), Self::Error>;
 
-    /// As [`time`](Self::time); fails with [`Error::Newest`] if the newest keys are kept, whenever they come.
+    /// Like [`time`](Self::time); fails with [`Error::Newest`] if the filter or store keeps a number of newest keys
+    /// instead.
     fn time_of_keys(&self) -> Result<Time, Self::Error> {
         let time = self.time()?;
         if time.forgetting.clock == EpochClock::Keys {
@@ -122,7 +123,7 @@ pub(crate) trait InTime {
         Ok(time)
     }
 
-    /// The epoch beyond which it does not follow the clock.
+    /// The last epoch to which it follows the clock.
     fn last_epoch(&self) -> u64 {
         u64::MAX
     }
@@ -131,7 +132,7 @@ pub(crate) trait InTime {
 
     fn own_options(&self) -> &Options;
 
-    /// Comes to a later epoch; does nothing at an earlier one.
+    /// Advances to a later epoch; does nothing for an earlier one.
     fn come_to(&mut self, epoch: u64) -> Result<(), Self::Error> {
         let time = self.time()?;
         if epoch <= time.epoch {
@@ -146,7 +147,7 @@ pub(crate) trait InTime {
         self.go_to(epoch)
     }
 
-    /// Comes to the time of the clock, or of earlier keys; returns the expiry epoch of a key seen now.
+    /// Advances to the time of the clock, or of earlier keys; returns the expiry epoch of a key seen now.
     fn expiry_now(&mut self) -> Result<u64, Self::Error> {
         let time = self.time()?;
         if time.forgetting.clock == EpochClock::Keys {
@@ -174,12 +175,13 @@ pub(crate) trait InTime {
         millis(time) > self.latest()
     }
 
-    /// The latest time of a key that is believed.
+    /// The latest time that a key may have and be trusted.
     fn latest(&self) -> u64 {
         millis(self.own_options().clock()).saturating_add(AHEAD)
     }
 
-    /// Comes to the epoch of a key that was seen at this time. Returns its expiry epoch; `None` if it is late.
+    /// Advances to the epoch of a key that was seen at this time. Returns the key's expiry epoch; `None` if the key is
+    /// late.
     fn expiry_at(&mut self, time: SystemTime) -> Result<Option<u64>, Self::Error> {
         let (forgetting, time) = (self.time_of_keys()?.forgetting, millis(time));
         self.come_to(forgetting.epoch_of(time))?;
@@ -203,7 +205,7 @@ pub(crate) trait InTime {
         let most = self.latest();
         let (mut indices, mut refused) = (Vec::new(), Vec::new());
         for (base, (keys, times)) in (0..).step_by(BLOCK).zip(keys.chunks(BLOCK).zip(times.chunks(BLOCK))) {
-            // One a key, also for keys that are not inserted.
+            // One for each key, also for keys that are not inserted.
             let expiries: Vec<u64> = times.iter().map(|time| forgetting.expiry(millis(*time))).collect();
             for (index, (time, expiry)) in times.iter().map(|time| millis(*time)).zip(&expiries).enumerate() {
                 if time > most {
@@ -235,7 +237,7 @@ pub(crate) trait InTime {
     }
 
     /// Inserts keys that are kept for these lifetimes from now on, and calls `new` with the index of each new key.
-    /// Returns the keys without room, in ascending order. If a lifetime is too long, nothing is inserted.
+    /// Returns the keys without room, in ascending order. If a lifetime is too long, inserts nothing.
     fn insert_for_lifetimes<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -266,7 +268,7 @@ pub(crate) trait InTime {
         Ok(by_index(refused))
     }
 
-    /// The same, with the outcome for each key.
+    /// Like `insert_for_lifetimes`, returning the outcome for each key.
     fn outcome_for_lifetimes<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -277,7 +279,7 @@ pub(crate) trait InTime {
         Ok(inserted.with_refused(refused))
     }
 
-    /// The same as [`insert_in_time`](Self::insert_in_time), with the outcome for each key.
+    /// Like [`insert_in_time`](Self::insert_in_time), returning the outcome for each key.
     fn outcome_in_time<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -315,7 +317,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_millis(millis)
     }
 
-    /// A filter that forgets after 30 days and does not grow, and the clock that it looks at.
+    /// A filter that forgets after 30 days and does not grow, and the clock that it reads.
     fn forgetting(path: &Path) -> (Writer, Arc<AtomicU64>) {
         let clock = Arc::new(AtomicU64::new(20_003 * DAY + 12_345_678));
         let own = clock.clone();
@@ -360,7 +362,7 @@ mod tests {
         let (mut writer, clock) = forgetting(&dir.path().join("f"));
         let first = clock.load(Ordering::Relaxed);
         assert!(writer.insert("a").unwrap());
-        // Twelve windows later. Epochs are some days long, so that one of 365 days is not reached yet.
+        // Twelve windows later. Epochs are some days long, so the epoch 365 days later is not reached yet.
         clock.store(first + 360 * DAY, Ordering::Relaxed);
         assert!(writer.insert("a").unwrap() && !writer.insert("a").unwrap());
         clock.store(first + 720 * DAY, Ordering::Relaxed);
@@ -396,7 +398,7 @@ mod tests {
         let known = 0_u32.to_le_bytes();
         let next = now + writer.info().unwrap().retention.unwrap().forget_within;
         clock.store(next, Ordering::Relaxed);
-        // All keys of the first block are early. The last ones come in the next epoch, after the others went in.
+        // All keys of the first block are early. The last keys come in the next epoch, after the others were inserted.
         let (mut keys, mut times) = (vec![known; BLOCK], vec![at(next + DAY); BLOCK]);
         let behind =
             [(b, next + DAY), (known, now - 100 * DAY), (a, now), (known, now), (b, next), (known, next)];

@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::file::UnpublishedFile;
 use crate::format::{Identity, Metadata};
 
-/// Everything a transaction can change.
+/// All state that a transaction can change.
 #[derive(Debug)]
 pub(super) struct Transaction {
     pub(super) work: Work,
     /// The counters when the transaction began, or when the file was last doubled.
     pub(super) counts: Counts,
-    /// Their changes since.
+    /// The changes of the counters since then.
     pub(super) delta: Delta,
     pub(super) metadata: Metadata,
     pub(super) search: Search,
@@ -74,14 +74,14 @@ impl Transaction {
         Ok(self.kind().capped(count.unwrap_or(width.slots().highest_count())))
     }
 
-    /// Inserts a key, and returns whether it is new. `None` if the insert needs more than the shortcut, as it does in a
-    /// forgetting filter; nothing is changed then.
+    /// Inserts a key, and returns whether it is new. Returns `None` and changes nothing if the insert needs more than the
+    /// shortcut, as in a forgetting filter.
     #[inline]
     pub(super) fn insert_quickly(&mut self, hash: KeyHash) -> Option<bool> {
         self.shortcut.insert(&mut self.work, &mut self.delta, &self.traits, hash)
     }
 
-    /// Removes one copy. `None` if the removal needs more than the shortcut; nothing is changed then.
+    /// Removes one copy. Returns `None` and changes nothing if the removal needs more than the shortcut.
     #[inline]
     pub(super) fn remove_quickly(&mut self, hash: KeyHash) -> Option<()> {
         self.shortcut.remove(&mut self.work, &mut self.delta, &self.traits, hash)
@@ -100,7 +100,7 @@ impl Transaction {
         }, Err(id)))
     }
 
-    /// Hashes the keys of these indices into `buffers`; nothing of the transaction is changed.
+    /// Hashes the keys of these indices into `buffers`. Does not change the transaction.
     pub(super) fn hash_all(
         &self,
         indices: &[u32],
@@ -113,7 +113,7 @@ impl Transaction {
         partition::hash_all(geometry, path, indices, hashes, manner, buffers)
     }
 
-    /// Inserts or removes the keys that `hash_all` has hashed; after an error, only some of them.
+    /// Inserts or removes the keys that `hash_all` has hashed; in case of an error, only some of them.
     pub(super) fn take_hashed(
         &mut self,
         manner: Manner<'_>,
@@ -139,7 +139,7 @@ impl Transaction {
         }
     }
 
-    /// Removes one copy; false if there was none.
+    /// Removes one copy of a key. Returns false if there was none.
     pub(super) fn remove(&mut self, hash: KeyHash) -> Result<bool> {
         let (id, rem) = self.region_of(hash)?;
         let removed = with_width!(self.work.identity().geometry.slots(), W => {

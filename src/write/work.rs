@@ -9,9 +9,9 @@ use crate::format::Identity;
 /// The files that a transaction works on, and its changes to them.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Over a published file, which stays as it is until the commit.
+    /// Changes to a published file, which does not change until the commit.
     Published(Box<PublishedFile>, Pending),
-    /// Directly in a file that the commit publishes; it replaces the published file, if any.
+    /// Changes made directly in a file that the commit publishes; it replaces the published file, if any.
     Unpublished(Box<UnpublishedFile>, Option<Box<PublishedFile>>),
 }
 
@@ -32,7 +32,7 @@ impl Work {
         }
     }
 
-    /// All that is there, to be read region by region.
+    /// All contents, to be read region by region.
     pub(super) fn source(&self) -> Target<'_, &Overlay> {
         match self {
             Self::Published(published, pending) => pending.source(published),
@@ -57,7 +57,7 @@ impl Work {
         self.target().identity()
     }
 
-    /// As [`Pending::exceeds_memory`]. An unpublished file never does: it lies in its map, is short, or was allowed.
+    /// Like [`Pending::exceeds_memory`]. An unpublished file never does: it lies in its map, is short, or was allowed.
     pub(super) fn exceeds_memory(&self) -> bool {
         match self {
             Self::Published(published, pending) => pending.exceeds_memory(published),
@@ -74,8 +74,8 @@ impl Work {
     }
 }
 
-/// What single inserts and removals need to know of the file that is being changed, in one place. To find it in the file
-/// took them thirty instructions.
+/// The facts about the changed file that single inserts and removals need, in one place. Collecting them from the file
+/// took thirty instructions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traits {
     pub(super) hasher: KeyHasher,

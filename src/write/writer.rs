@@ -1,4 +1,4 @@
-//! The writer of a filter: the methods that users call.
+//! The writer of a filter: the methods for users.
 
 use std::fmt;
 use std::path::Path;
@@ -20,26 +20,29 @@ use crate::info::{Facts, Info};
 use crate::options::Options;
 use crate::system::Files;
 
-/// A filter open for writing: one at a time over all processes.
+/// A filter open for writing. Over all processes, a filter has at most one writer.
 ///
-/// All changes belong to a transaction: this writer sees them at once, and nobody else before [`commit`](Self::commit).
-/// Dropping the writer rolls the open transaction back and closes the file; [`close`](Self::close) does the same and
-/// reports errors. Until it is committed, a changed bucket of a published filter takes 10 to 20 bytes of memory, and a
-/// region of 64 KiB with a changed bucket 200 to 800 bytes more, with 17 up to 1,900; with more than 4,096 it takes 64 KiB in
-/// all. A transaction that changes 40 buckets of each page of 4 KiB keeps a copy of the file in memory instead, if
-/// that is no longer than [`Options::memory`] allows. A new filter of up to 64 MiB that one thread fills lies in memory until
-/// its first commit, and so does a file of more than 1 GiB that a doubling makes, if as much is allowed.
+/// All changes belong to a transaction: this writer sees them at once, and others see them after
+/// [`commit`](Self::commit). Dropping the writer rolls the open transaction back and closes the file;
+/// [`close`](Self::close) does the same and reports errors.
+///
+/// Until it is committed, a changed bucket of a published filter takes 10 to 20 bytes of memory. A region of 64 KiB with
+/// a changed bucket takes 200 to 800 bytes more; from 17 changed buckets on, up to 1,900; with more than 4,096, 64 KiB in
+/// all. A transaction that changes 40 buckets of each page of 4 KiB uses a copy of the file in memory instead, if that is
+/// no longer than [`Options::memory`] allows. A new filter of up to 64 MiB that one thread fills lies in memory until its
+/// first commit, and so does a file of more than 1 GiB that a doubling makes, if as much memory is allowed.
 ///
 /// Keys are bytes or a [`KeyHash`]: see [`Key`]. Bytes fail with [`Error::CallerHashes`] on filters created with
 /// [`HashKind::Caller`](crate::HashKind::Caller). All lookups and changes fail with [`Error::Damaged`] if they meet a
-/// damaged page, and with [`Error::Poisoned`] after a failure whose outcome is unknown, or a panic in the middle of a
-/// change. A panic of the caller's own code, in `AsRef` or in a progress function, leaves the transaction whole.
+/// damaged page. They fail with [`Error::Poisoned`] after a failure whose outcome is unknown, or after a panic in the
+/// middle of a change. A panic of the caller's own code, in `AsRef` or in a progress function, leaves the transaction
+/// whole.
 pub struct Writer {
     pub(super) files: Files,
     pub(super) options: Options,
-    /// `None` once poisoned or closed.
+    /// `None` after the writer was poisoned or closed.
     pub(super) open: Option<Box<WriterState>>,
-    /// Memory for the next batch.
+    /// Memory to reuse for the next batch.
     pub(super) buffers: Buffers,
 }
 
@@ -70,8 +73,8 @@ impl Writer {
         Error::Poisoned { path: self.files.data.clone() }
     }
 
-    /// Changes the open transaction. If `change` panics, some of its changes may be lost or not counted; the state is
-    /// then not put back, so that the writer is poisoned.
+    /// Changes the open transaction. If `change` panics, some of its changes may be lost or not counted. The state is
+    /// then not restored, so that the writer is poisoned.
     #[inline]
     pub(super) fn change<T>(&mut self, change: impl FnOnce(&mut Transaction) -> T) -> Result<T> {
         let mut open = self.take()?;
@@ -85,8 +88,8 @@ impl Writer {
         &self.files.data
     }
 
-    /// Copies of all keys as the open transaction has them: inserted copies, less removed ones. In a set these are the
-    /// keys that were stored; a key that was found already, which may be a false positive, is not counted.
+    /// Copies of all keys including the open transaction: inserted copies minus removed ones. In a set these are the
+    /// stored keys; a key that was already found, perhaps as a false positive, is not counted.
     pub fn len(&self) -> Result<u64> {
         Ok(self.state()?.transaction.counts().copies())
     }
@@ -114,8 +117,8 @@ impl Writer {
         Ok(self.state()?.transaction.traits.hasher)
     }
 
-    /// Whether the key is present: false only if it was never inserted, or was removed. An absent key is found
-    /// present at the rate that [`Info::expected_false_positive_rate`] gives.
+    /// Whether the key is present. False only if it was never inserted, or was removed. An absent key is reported present
+    /// at the rate that [`Info::expected_false_positive_rate`] gives.
     #[inline]
     pub fn contains(&self, key: impl Key) -> Result<bool> {
         self.state()?.transaction.contains(self.hash(key)?)
@@ -124,24 +127,24 @@ impl Writer {
     /// How many copies of the key the filter holds: in a set 0 or 1; in a counting filter the copies inserted and not
     /// removed.
     ///
-    /// Copies of other keys that match it are counted too, so the answer is never too low. The highest answer,
-    /// [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for that many copies or more; it
+    /// Copies of other keys that match it are also counted, so the answer is never too low. The highest answer,
+    /// [`SlotsPerBucket::highest_count`](crate::SlotsPerBucket::highest_count), stands for that many copies or more. It
     /// is also the answer if a bucket of the key is quarantined.
     #[inline]
     pub fn count(&self, key: impl Key) -> Result<u32> {
         self.state()?.transaction.count(self.hash(key)?)
     }
 
-    /// Inserts the key, and returns whether it was not there before: it is new.
+    /// Inserts the key, and returns whether it is new, that is, absent before.
     ///
-    /// A set stores the key unless it is found. A new key that matches the entry of another one is found too: that is a
-    /// false positive. A forgetting filter does the same with a key seen now; see [`insert_at`](Self::insert_at) for
-    /// other times, and for the errors of a clock. A counting filter always stores one more copy. A key with more
-    /// copies than can be counted, some thirty thousand with four slots per bucket, stays for good: further inserts and
-    /// removals of it change nothing.
+    /// A set stores the key unless it finds it. It may find a new key by mistake, if the key matches the entry of another
+    /// one: a false positive. A forgetting filter does the same, with the current time; see
+    /// [`insert_at`](Self::insert_at) for other times, and for errors of the clock. A counting filter always stores one
+    /// more copy. A key with more copies than can be counted, some thirty thousand with four slots per bucket, stays for
+    /// good: further inserts and removals of it change nothing.
     ///
     /// Doubles the filter if it has no room. Fails with [`Error::Full`] or [`Error::Growth`] if the filter has no room
-    /// and must not double; the transaction stays whole.
+    /// and must not double; the transaction then stays whole.
     #[inline]
     pub fn insert(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
@@ -169,10 +172,10 @@ impl Writer {
         }
     }
 
-    /// Removes one copy of the key from a counting filter; returns whether there was one.
+    /// Removes one copy of the key from a counting filter. Returns whether there was a copy.
     ///
-    /// Remove only keys that were inserted: removing any other key can take the entry of a stored key that it matches,
-    /// and that key is lost. Fails with [`Error::Kind`] on a filter of another kind, and changes nothing then.
+    /// Remove only keys that were inserted. Removing any other key can take the entry of a stored key that it matches,
+    /// and then the stored key is lost. On a filter of another kind, fails with [`Error::Kind`] and changes nothing.
     #[inline]
     pub fn remove(&mut self, key: impl Key) -> Result<bool> {
         let hash = self.hash(key)?;
@@ -199,17 +202,17 @@ impl Writer {
         Error::Kind { path, found, wanted: Kind::Counting, op: "removing keys" }
     }
 
-    /// The metadata as the transaction has it.
+    /// The metadata including the transaction's changes.
     pub fn metadata(&self) -> Result<&Metadata> {
         Ok(&self.state()?.transaction.metadata)
     }
 
-    /// The metadata to change, committed and rolled back with the keys.
+    /// The metadata, to change. It is committed and rolled back with the keys.
     pub fn metadata_mut(&mut self) -> Result<&mut Metadata> {
         Ok(&mut self.state_mut()?.transaction.metadata)
     }
 
-    /// The filter as the open transaction has it.
+    /// The filter including the open transaction.
     pub fn info(&self) -> Result<Info> {
         let WriterState { transaction, committed, policy, journal, .. } = self.state()?;
         Ok(Info::from(Facts {
@@ -222,10 +225,12 @@ impl Writer {
         }))
     }
 
-    /// Whether the changes since the last commit take more memory than [`Options::memory`] allows: time to commit.
+    /// Whether the changes since the last commit take more memory than [`Options::memory`] allows, so that it is time to
+    /// commit.
     ///
-    /// Counts 20 bytes for each changed bucket, or 8 for each bucket of the file if there is a copy of it (see [`Writer`]).
-    /// Pages of the mapped file are the system's, and not counted. False for a writer that must be reopened.
+    /// Counts 20 bytes for each changed bucket, or 8 for each bucket of the file if there is a copy of it (see
+    /// [`Writer`]). Pages of the mapped file belong to the system, and are not counted. False for a writer that must be
+    /// reopened.
     pub fn exceeds_memory(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.transaction.work.exceeds_memory())
     }
@@ -236,18 +241,18 @@ impl Writer {
         self.grow_with(&|_, _| {})
     }
 
-    /// Like [`grow`](Self::grow); after each region `progress` gets the number of regions done, and of all.
+    /// Like [`grow`](Self::grow). After each region, `progress` receives the number of regions done, and of all.
     pub fn grow_with(&mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
         self.double(None, progress)
     }
 
-    /// Gives up damaged pages, so that the filter can be used again: see [`Repair`]. Rolls the open transaction
-    /// back, and commits.
+    /// Gives up damaged pages, so that the filter can be used again: see [`Repair`]. First rolls the open transaction
+    /// back; then commits the repair.
     ///
-    /// The slots of damaged pages match every key from now on, through commits, doublings and reopenings.
+    /// From then on, the slots of damaged pages match every key, through commits, doublings and reopenings.
     ///
-    /// In a set or a forgetting filter that has never doubled, this first marks all entries ([`Repair::marked`]): that takes the
-    /// time of a doubling, and room for a second file of this length.
+    /// In a set or a forgetting filter that has never doubled, this first marks all entries ([`Repair::marked`]). That
+    /// takes the time of a doubling, and room for a second file of the same length.
     ///
     /// Fails as [`commit`](Self::commit) does.
     pub fn repair(&mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Repair> {
@@ -255,7 +260,7 @@ impl Writer {
         let transaction = &mut self.state_mut()?.transaction;
         let before = transaction.counts();
         let Work::Published(published, pending) = &mut transaction.work else { return Ok(Repair::default()) };
-        // `progress` may panic, so nothing changes before its last call.
+        // `progress` may panic, so this changes nothing before the last call of `progress`.
         let (quarantined, counts) = find_damage(published, &before, progress)?;
         let geometry = published.checkpoint.identity.geometry;
         // Universal slots need markers.
@@ -282,9 +287,9 @@ impl Writer {
         Ok(Repair { quarantined, marked: is_marked, superblock, live, recounted })
     }
 
-    /// Makes all commits part of the file itself, and empties the journal. Closing does this, and so does a commit once
-    /// the journal exceeds 64 MiB. Opening the filter after a crash is faster then. Fails with [`Error::AfterCommit`],
-    /// whose source is the failure of the disk; the writer is then poisoned.
+    /// Syncs all commits into the file itself, and empties the journal. Closing does this, and so does a commit once the
+    /// journal exceeds 64 MiB. After a checkpoint, opening the filter after a crash is faster. Fails with
+    /// [`Error::AfterCommit`], whose source is the disk's failure; the writer is then poisoned.
     pub fn checkpoint(&mut self) -> Result<()> {
         let mut open = self.take()?;
         match open.checkpoint(&self.files) {
@@ -334,13 +339,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the transaction's keys and metadata durable and visible, all or nothing. Without changes it does
-    /// nothing.
+    /// Makes the transaction's keys and metadata durable and visible, all or nothing. Does nothing without changes.
     ///
-    /// [`Error::Unknown`] says that the outcome is unknown until the filter is opened again, and
-    /// [`Error::AfterCommit`] that the commit is durable, but was not applied. Every later call then fails with
-    /// [`Error::Poisoned`]. After any other error the commit is not there: the transaction is whole, and may be
-    /// committed again or rolled back, unless later calls fail with [`Error::Poisoned`].
+    /// [`Error::Unknown`] means that the outcome is unknown until the filter is opened again, and [`Error::AfterCommit`]
+    /// that the commit is durable but was not applied. Every later call then fails with [`Error::Poisoned`]. After any
+    /// other error nothing was committed: the transaction is whole, and may be committed again or rolled back, unless
+    /// later calls fail with [`Error::Poisoned`].
     pub fn commit(&mut self) -> Result<()> {
         let mut open = self.take()?;
         if open.is_changed() {
@@ -360,7 +364,7 @@ impl Writer {
         outcome
     }
 
-    /// Drops all changes since the last commit. Fails only if a filter that is not published yet cannot be made anew;
+    /// Drops all changes since the last commit. Fails only if a filter that is not published yet cannot be created anew;
     /// the writer is then closed.
     pub fn rollback(&mut self) -> Result<()> {
         self.open = Some(self.take()?.rolled_back(&self.files, &self.options)?);
@@ -371,7 +375,7 @@ impl Writer {
         self.open.take().ok_or_else(|| Error::Poisoned { path: self.files.data.clone() })
     }
 
-    /// Makes the file whole without its journal, and gives up the lock.
+    /// Syncs all commits into the file, so that it needs no journal, and gives up the lock.
     ///
     /// Fails with [`Error::Uncommitted`] if there were changes since the last commit: they are rolled back, and the
     /// filter is closed with all commits. Fails with [`Error::AfterCommit`] if a write or sync failed; all commits are
@@ -393,7 +397,7 @@ impl Writer {
         }
         let WriterState { transaction, lock, .. } = *open;
         let closed = transaction.work.published().map_or(Ok(()), |published| published.set_in_use(false));
-        // A temporary file is removed first: once the lock is free, the next writer takes it for a dead writer's.
+        // The temporary file is removed first: once the lock is free, the next writer would take it for a dead writer's.
         drop(transaction);
         drop(lock);
         closed.map_err(&after)

@@ -1,5 +1,5 @@
-//! Invariant checked: a block that asks for its pages first gets the same answers as one that does not, even if it asks
-//! for pages past the end of the file.
+//! Invariant checked: a block that prefetches its pages gets the same answers as one that does not, even if it prefetches
+//! pages past the end of the file.
 
 use std::sync::atomic::AtomicBool;
 

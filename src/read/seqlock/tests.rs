@@ -1,6 +1,6 @@
-//! Invariant checked: a lookup in a private replay gives no answer if another process recovers the file while the
-//! lookup runs. Pages that the replay did not change are read from the file as it is now; the answer would mix them
-//! with replayed pages.
+//! Invariant checked: a lookup in a private replay gives no answer if another process recovers the file during the
+//! lookup. Pages that the replay did not change are read from the current file; an answer would mix them with replayed
+//! pages.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::*;
 use crate::system::Disk;
 use crate::{Lookup, Options};
 
-/// The disk of a process that may only read.
+/// The disk of a process with permission only to read.
 #[derive(Debug)]
 struct ReadOnly;
 
@@ -77,7 +77,7 @@ fn a_lookup_that_spans_a_recovery_does_not_answer_from_a_private_replay() {
         false
     };
     assert_eq!(view.read_consistent(RegionId(0), recover_and_go_on, |found| *found), None);
-    // As a batch asks.
+    // The check that a batch makes.
     assert!(!view.is_consistent(epoch) && !view.is_consistent(view.pages.map.epoch()));
     assert!(reader.contains(b"one more").unwrap());
     assert!(!reader.view().unwrap().is_replayed());

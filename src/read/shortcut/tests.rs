@@ -103,7 +103,7 @@ fn a_lookup_that_ends_after_the_view_was_left_does_not_open_it_again() {
     assert_eq!(view.contains_fast(&KEY), Some(true));
     view.leave();
     assert_eq!(view.contains_fast(&KEY), None);
-    // A lookup in this view ends only now.
+    // Only now, a lookup that began earlier in this view ends.
     view.open_shortcut(view.hasher());
     assert_eq!(view.contains_fast(&KEY), None);
     assert_eq!(view.contains_fast(&reader.hash(KEY).unwrap()), None);
@@ -127,7 +127,7 @@ fn hashes_of_the_filter_that_was_replaced_never_take_it() {
     assert!(matches!(reader.lookups().contains(hash), Err(crate::Error::Replaced { .. })));
 }
 
-/// The handle of a thread sees commits, doublings and the end of the file, as its reader does, and lets go of an old
+/// The handle of a thread sees commits, doublings and the end of the file, as its reader does, and releases an old
 /// generation with its next lookup.
 #[test]
 fn the_view_of_a_handle_is_the_current_one_after_each_lookup() {
@@ -155,7 +155,7 @@ fn the_view_of_a_handle_is_the_current_one_after_each_lookup() {
     assert!(last.upgrade().is_none());
 }
 
-/// Looking for a filter that was written over this one takes system calls, so lookups look again only at a new epoch.
+/// Checking for a filter that was written over this one takes system calls, so lookups check again only at a new epoch.
 #[test]
 fn the_superblocks_are_compared_once_at_each_epoch() {
     let dir = tempfile::tempdir().unwrap();

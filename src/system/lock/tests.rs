@@ -2,7 +2,7 @@ use std::fs::OpenOptions;
 
 use super::*;
 
-/// Two open file descriptions of one file, as two processes would have.
+/// Two open file descriptions of one file, like those of two processes.
 fn twice() -> (tempfile::TempDir, File, File) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
@@ -64,7 +64,7 @@ fn who_waits_for_the_gate_exclusively_is_not_overtaken() {
     Held::gate_shared(&third, &path, soon()).unwrap();
 }
 
-/// A removed file can still be locked by a process that had opened it before.
+/// A process can still lock a removed file that it had opened before.
 #[test]
 fn a_lock_file_goes_with_the_lock_of_a_filter_that_never_came_to_be() {
     let dir = tempfile::tempdir().unwrap();
@@ -93,7 +93,7 @@ fn a_lock_file_goes_with_the_lock_of_a_filter_that_never_came_to_be() {
     let (lock, made) = taken();
     assert!(made && !late.is_at(&files.lock).unwrap(), "another file has its name");
 
-    // If the filter exists by now, or another file has the name of the lock file, nothing is removed.
+    // If the filter exists now, or another file has the name of the lock file, nothing is removed.
     std::fs::write(&files.data, "a filter").unwrap();
     drop(lock.of_new(&files, &disk));
     assert!(files.lock.exists());

@@ -8,7 +8,7 @@ fn a_private_map_of_a_file_larger_than_memory_reserves_nothing() {
         .unwrap_or(1 << 24);
     let length = (4 * memory * 1024).next_multiple_of(PAGE);
     let file = tempfile::tempfile().unwrap();
-    // Without a block of it on the disk.
+    // No block of the file is on the disk.
     file.set_len(length).unwrap();
     let map = MapMut::private(&file, length).unwrap();
     let last = (length / 8 - 1) as usize;
@@ -26,7 +26,7 @@ fn what_a_store_would_be_killed_for_a_reservation_refuses() {
     file.set_len(2 * PAGE).unwrap();
     let map = MapMut::shared(&file, 0, 2 * PAGE).unwrap();
     map.reserve(8..PAGE_BYTES + 8).unwrap();
-    // A page without a place in the file stands for one without room on the disk: a store raises SIGBUS in both.
+    // A page past the end of the file stands for a page without room on the disk: a store to either raises SIGBUS.
     file.set_len(PAGE).unwrap();
     map.reserve(0..8).unwrap();
     let refused = map.reserve(PAGE_BYTES..PAGE_BYTES + 8).unwrap_err();
@@ -57,7 +57,7 @@ fn regions_that_are_given_back_are_empty_and_others_stay() {
     let found: Vec<_> = (0..4).map(|id| regions.region(RegionId(id)).unwrap().word(last)).collect();
     assert_eq!(found, [7, 0, 0, 7]);
     assert_eq!((regions.map().word(last), regions.map().word(5 * REGION_WORDS - 1)), (7, 7));
-    // Beyond the last.
+    // The range ends beyond the last region.
     regions.release(3..5);
     assert_eq!(regions.map().word(5 * REGION_WORDS - 1), 7);
 }

@@ -7,7 +7,7 @@ fn entry(kind: u8, rights: u8, id: u32) -> [u8; ACL_ENTRY] {
     entry
 }
 
-/// Owner read and write, one user read and write, the group nothing, the mask read and write, others nothing.
+/// Rights: owner read and write, one user read and write, the group nothing, the mask read and write, others nothing.
 fn list() -> Acl {
     const NOBODY: u32 = u32::MAX;
     let entries = [

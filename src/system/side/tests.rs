@@ -1,5 +1,5 @@
-//! Invariants checked: nothing but a regular file with one name is opened as a side file, without waiting, and nothing is
-//! made where a link leads.
+//! Invariants checked: only a regular file with one name is opened as a side file, without waiting, and nothing is
+//! created where a link leads.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -46,7 +46,7 @@ fn what_somebody_planted_under_a_derived_name_is_refused_at_once_and_left_alone(
         assert_eq!(problem(files.open_side(&files.lock, true)), expected);
         let read = files.open_side(&files.lock, false);
         match expected {
-            // Nothing is changed by a shared lock, and people make snapshots of folders by links.
+            // A shared lock changes nothing, and people make snapshots of folders by links.
             Untrusted::HardLinks { .. } => assert!(read.unwrap().is_some()),
             expected => {
                 assert_eq!(problem(read), expected);

@@ -16,7 +16,7 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Leaves a temporary file behind, as a process that dies does.
+/// Leaves a temporary file behind, like a process that dies.
 fn left_behind(files: &Files) -> PathBuf {
     let (_, path) = files.temporary(&SystemDisk, None).unwrap().keep().unwrap();
     path
@@ -34,7 +34,7 @@ fn only_what_a_dead_writer_left_is_removed() {
     ] {
         fs::write(dir.path().join(name), "mine").unwrap();
     }
-    // Named like a temporary file of gowk, but not one: other contents, a folder, a link to a file that begins like
+    // Named like a temporary file of gowk, but not one: other contents, a folder, or a link to a file that begins like
     // one.
     fs::write(dir.path().join("urls-gowk-new-0000000000000001"), "sixteen letters and more").unwrap();
     fs::write(dir.path().join("urls-gowk-new-0000000000000002"), temporary_head(3)).unwrap();
