@@ -1,4 +1,4 @@
-//! Many keys at a time into the shards of a store: the methods that users call. `update.rs` does the work.
+//! Many keys at a time into the shards of a store: the methods for users. `update.rs` does the work.
 
 use super::error::{Error, Result};
 use super::fold::Operation;
@@ -6,7 +6,7 @@ use super::update::Update;
 use crate::write::{InTime as _, Told};
 use crate::{Batches, Error as FilterError, Inserted, Key, KeyHash, Kind};
 
-/// Works on up to [`Options::threads`](crate::Options::threads) threads, each with a shard of its own.
+/// Uses up to [`Options::threads`](crate::Options::threads) threads, each of which works on a shard of its own.
 impl Batches for Update {
     type Error = Error;
 
@@ -40,7 +40,7 @@ impl Batches for Update {
 }
 
 impl Update {
-    /// Inserts all keys, and calls `done` with the indices that `reported` asks for.
+    /// Inserts all keys, and calls `done` with the indices that `reported` selects.
     fn insert_reporting<K: Key + Sync>(
         &mut self,
         keys: &[K],

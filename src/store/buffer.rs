@@ -1,10 +1,10 @@
-//! What an update holds of one shard: records, or a working copy once rewriting the shard is worthwhile
+//! What an update holds of one shard: records, or a working copy once it is worthwhile to rewrite the shard
 //! (`format-spec/STORE.md`, section 8).
 //!
 //! Invariants:
 //!
-//! 1. A key that was reported as new is among the records, or in the working copy.
-//! 2. There are at most as many records as make it worthwhile to rewrite the shard, unless its filter has no room.
+//! 1. Every key that was reported as new is among the records, or in the working copy.
+//! 2. There are never more records than make it worthwhile to rewrite the shard, unless the shard's filter has no room.
 
 use std::path::{Path, PathBuf};
 
@@ -17,16 +17,16 @@ use super::reader::StoreReader;
 use super::run::{Record, RecordKey};
 use crate::{Error as FilterError, GrowthRefusal, KeyHash, Kind};
 
-/// Records of one shard that are not sealed yet.
+/// Records of one shard before they are sealed.
 pub(super) struct RecordBuffer {
     kind: Kind,
-    /// Copies of each key: how many came, less how many went. In a forgetting store the key's expiry epoch.
+    /// Copies of each key: inserted minus removed. In a forgetting store, the key's expiry epoch.
     copies: FxHashMap<RecordKey, i64>,
-    /// How many records they take.
+    /// How many records the keys take.
     records: u64,
     /// Whether the caller removed any key, found or not.
     removes: bool,
-    /// Why the shard takes no further key, if its filter has no room.
+    /// Why the shard accepts no further key; `None` if its filter has room.
     full: Option<Full>,
 }
 
@@ -58,7 +58,7 @@ impl RecordBuffer {
         }
     }
 
-    /// Whether no key has come yet.
+    /// Whether no key was added yet.
     fn is_empty(&self) -> bool {
         self.copies.is_empty() && !self.removes && self.full.is_none()
     }
@@ -71,7 +71,7 @@ impl RecordBuffer {
         self.removes
     }
 
-    /// Its keys that a later version answers otherwise than the base, each with the base's answer.
+    /// The keys that a later version answers differently from the base, each with the base's answer.
     pub(super) fn changed(&self, again: &Again<'_>, shard: u32) -> Result<Vec<(RecordKey, bool)>> {
         let mut changed = Vec::new();
         for key in self.copies.keys() {
@@ -84,7 +84,7 @@ impl RecordBuffer {
         Ok(changed)
     }
 
-    /// Gives up the records of a key.
+    /// Drops the records of a key.
     pub(super) fn forget(&mut self, key: RecordKey) {
         self.add(key, -self.copies(key));
     }
@@ -94,14 +94,14 @@ impl RecordBuffer {
         self.copies.iter().map(|(key, copies)| (*key, *copies))
     }
 
-    /// The same, ascending.
+    /// All keys, ascending.
     pub(super) fn sorted(&self) -> Vec<(RecordKey, i64)> {
         let mut all: Vec<_> = self.all().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
 
-    /// A working copy of the shard, made by [`WorkingCopy::open`], with these records folded in.
+    /// A working copy of the shard, opened with [`WorkingCopy::open`], after folding these records into it.
     pub(super) fn rewritten(
         &self,
         base: &StoreReader,
@@ -122,12 +122,12 @@ pub(super) enum ShardChanges {
 }
 
 impl ShardChanges {
-    /// Nothing of a shard of this kind.
+    /// No changes yet, for a shard of this kind.
     pub(super) fn new(kind: Kind) -> Self {
         Self::Records(RecordBuffer::new(kind))
     }
 
-    /// Comes to the epoch of a forgetting store.
+    /// Advances to the epoch of a forgetting store.
     pub(super) fn come_to(&mut self, epoch: u64) -> Result<()> {
         match self {
             Self::Records(_) => Ok(()),
@@ -136,26 +136,26 @@ impl ShardChanges {
     }
 }
 
-/// The shard that keys are for.
+/// The shard to which keys are added.
 pub(super) struct TargetShard<'a> {
     pub(super) base: &'a StoreReader,
     pub(super) scratch: Option<&'a Path>,
     pub(super) shard: u32,
-    /// Records beyond which it is rewritten.
+    /// With more records than this, the shard is rewritten.
     pub(super) most: u64,
-    /// Whether to rewrite it at the first key.
+    /// Whether to rewrite the shard at the first key.
     pub(super) rewrites: bool,
 }
 
 impl TargetShard<'_> {
-    /// A working copy with these records.
+    /// A working copy of the shard with these records folded in.
     fn rewritten(&self, taken: &RecordBuffer) -> Result<WorkingCopy> {
         taken.rewritten(self.base, self.scratch, self.shard, true)
     }
 }
 
 impl ShardChanges {
-    /// Whether anything came or went.
+    /// Whether any key was added or removed.
     pub(super) fn is_touched(&self) -> bool {
         match self {
             Self::Records(taken) => taken.records > 0,
@@ -163,8 +163,8 @@ impl ShardChanges {
         }
     }
 
-    /// Takes keys; in a forgetting store, each expires in the epoch of its place. Once there are more than `most` records, a
-    /// working copy takes their place, and then the keys too.
+    /// Adds or removes keys; in a forgetting store, each expires in the epoch at its place. Once there are more than
+    /// `most` records, a working copy replaces them, and then takes the keys.
     pub(super) fn take(
         &mut self,
         from: &TargetShard<'_>,
@@ -194,7 +194,7 @@ impl ShardChanges {
             (Kind::Counting, Operation::Remove) => taken.remove(from, hashes)?,
         };
         let is_few = taken.records <= from.most && !from.rewrites;
-        // A removal takes no room.
+        // A removal needs no room.
         if taken.full.is_none() && is_few || taken.full.is_some() && operation == Operation::Remove {
             return Ok((operation.reported(done, hashes.len()), Vec::new()));
         }
@@ -215,7 +215,7 @@ impl ShardChanges {
         }
         let refuse: Vec<usize> = match kind {
             Kind::Counting => (0..hashes.len()).collect(),
-            // A key that comes again in the batch is refused again.
+            // A key that occurs again in the batch is refused again.
             Kind::Set | Kind::Forgetting => {
                 let new = done.iter().filter_map(|at| hashes.get(*at));
                 let new: FxHashMap<RecordKey, i64> = new.map(|hash| (RecordKey::of(*hash), 1)).collect();
@@ -234,11 +234,11 @@ impl ShardChanges {
     }
 }
 
-/// The places of the keys that are new or were removed, and the records added for them.
+/// The places of the keys that are new or were removed, and the records added for these keys.
 type Changed = (Vec<usize>, Vec<(RecordKey, i64)>);
 
 impl RecordBuffer {
-    /// Takes keys of a set that neither the base nor this one has.
+    /// Adds keys of a set that are neither in the base nor in this buffer.
     fn take_new(&mut self, from: &TargetShard<'_>, hashes: &[KeyHash]) -> Result<Changed> {
         let found = from.base.contains_batch_in(from.shard, hashes)?;
         let (mut new, mut added) = (Vec::new(), Vec::new());
@@ -253,8 +253,8 @@ impl RecordBuffer {
         Ok((new, added))
     }
 
-    /// Takes keys of a forgetting store that neither the base nor this buffer has. With refresh, or if it `prolongs` keys, it
-    /// also takes keys that would expire earlier.
+    /// Adds keys of a forgetting store that are neither in the base nor in this buffer. With refresh, or with `prolongs`,
+    /// also adds keys that would expire earlier.
     fn take_until(
         &mut self,
         from: &TargetShard<'_>,
@@ -314,21 +314,21 @@ impl RecordBuffer {
         Ok((removed, added))
     }
 
-    /// Copies of a key in the base and here. Where the base's file answers the highest count, removals take nothing.
+    /// Copies of a key in the base and here. If the base's file answers the highest count, removals remove nothing.
     fn count(&self, from: &TargetShard<'_>, hash: KeyHash) -> Result<i64> {
         let found = from.base.copies_in(from.shard, hash)?;
         Ok(found.map_or(i64::MAX, |found| found + self.copies(RecordKey::of(hash))))
     }
 }
 
-/// Why a shard has no room; each refused key gets an error with this reason.
+/// Why a shard has no room. Each refused key gets an error with this reason.
 enum Full {
     Region { path: PathBuf, region: u64, load: f64 },
     Growth { path: PathBuf, reason: GrowthRefusal },
 }
 
 impl Full {
-    /// From the refusal of one key; the error itself, if it is another one.
+    /// From the error of a refused key. Any other error is returned.
     fn of(error: Error) -> Result<Self> {
         match error {
             Error::Filter(FilterError::Full { path, region, load }) => {

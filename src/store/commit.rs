@@ -2,27 +2,28 @@
 //!
 //! Invariants:
 //!
-//! 1. A version gets its number by `link(2)`, which fails if the number is taken. So a version is built on the one with
+//! 1. A version gets its number by `link(2)`, which fails if the number is taken. So a version builds on the version with
 //!    the number below it, and on no other.
 //! 2. Before the link, the text of the version is synced, and so are the files that it names and their names.
-//! 3. Nothing is published on top of a version whose name could still come undone.
-//! 4. A number that was vacuumed is never given again in a folder. A committer may be stopped for any time before its
-//!    link. A vacuum removes drafts before versions. If it did so before this draft was made, the committer's second look
-//!    at the newest number sees the vacuum's version; if it does so after, the link fails, as the draft is gone.
-//! 5. An object store has no drafts, and can give a number n again. The committer reports nothing before it has looked at
-//!    the newest version L. If n was free because a vacuum had deleted it, the vacuum had published a version with a `first`
-//!    above n before, and `first` never falls: `first` of L is above n, and the look finds the stray. If n was free because
-//!    no version had had it, this version continues n - 1, and counts.
+//! 3. No version is published on top of one whose name could still be undone.
+//! 4. In a folder, the number of a vacuumed version is never used again. A committer may be stopped for any time before
+//!    its link. A vacuum removes drafts before versions. If it did so before this draft was made, the committer's second
+//!    look at the newest number sees the vacuum's version. If it does so later, the link fails, as the draft is gone.
+//! 5. An object store has no drafts, and a number n can be used again. The committer reports nothing before it has looked
+//!    at the newest version L. If n was free because a vacuum had deleted it, the vacuum had first published a version
+//!    with a `first` above n, and `first` never falls. So `first` of L is above n, and the look finds the stray. If n was
+//!    free because no version had used it, this version continues n - 1, and counts.
 //!
 //! Strays harm nothing. Their numbers are below `first`, so none is the newest version, and readers, commits and folds do
-//! not see it. The base of a token stays, so no stray takes its number. A vacuum that meets a stray in place of a version
-//! that stays is not based on the newest version any more, and starts over. The next vacuum deletes strays and their files.
+//! not see it. The base of a token is not deleted, so no stray takes its number. A vacuum may meet a stray in place of a
+//! version that must stay. Then the vacuum is no longer based on the newest version, and starts over. The next vacuum
+//! deletes strays and their files.
 //!
 //! No base is deleted that a later version needs. A commit after a vacuum's version M continues M or a later version, so
-//! its base is not below the `fence` of M, nor below `first` of M. All other bases that it names, M names too.
+//! its base is not below the `fence` of M, nor below `first` of M. M also names all other bases that the commit names.
 //!
-//! Crash cases: until the link, nothing is there but a draft. From the link on, the version is whole. If the name was not
-//! synced, a power cut takes the whole version or leaves it.
+//! Crash cases: before the link, only a draft exists. From the link on, the version is whole. If the name was not synced,
+//! a power cut removes the whole version or leaves it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -41,17 +42,18 @@ use crate::error::{Error as FilterError, IoContext};
 use crate::events;
 use crate::system::new_uuid;
 
-/// Runs that are open at the same time, at most, while several become one: a process may have 1024 files open.
+/// How many runs may be open at the same time while several become one: a process may have 1024 files open.
 const OPEN_RUNS: usize = 256;
 
-/// An idempotency token: a commit with it happens once, however often it is tried.
+/// An idempotency token: a commit with it happens once, however often it is attempted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// The name of the application that commits, of at most 1,024 bytes. Its tokens come one after the other.
+    /// The name of the application that commits, of at most 1,024 bytes. An application uses its tokens one after the
+    /// other.
     pub application: String,
-    /// Higher than the number of the application's last token, or equal to it in a retry. A lower one is refused.
+    /// Higher than the number of the application's last token, or equal to it in a retry. A lower number is refused.
     pub number: u64,
-    /// What the application keeps with its last token, possibly empty: at most 2^20 bytes.
+    /// Data that the application stores with its last token, possibly empty: at most 2^20 bytes.
     pub state: String,
 }
 
@@ -67,20 +69,20 @@ impl Token {
 pub struct Change {
     /// The number of the version that the update was made on.
     pub base: u64,
-    /// What it is, in a word, for the log: `insert`. At most 256 bytes.
+    /// The kind of change, in a word, for the log: `insert`. At most 256 bytes.
     pub operation: String,
-    /// A token makes the commit happen at most once.
+    /// With a token, the commit happens at most once.
     pub token: Option<Token>,
-    /// The new files of the shards that are rewritten, and runs.
+    /// The new files of rewritten shards, and runs.
     pub sealed: Vec<Sealed>,
 }
 
-/// How a commit that did not fail came out.
+/// The outcome of a commit that did not fail.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Committed {
-    /// It made this version.
+    /// The commit made this version.
     New(Version),
-    /// A commit with its token was made before. Nothing was changed.
+    /// An earlier commit had the same token. Nothing was changed.
     Already(Done),
     /// There was nothing to change.
     Unchanged,
@@ -89,13 +91,13 @@ pub enum Committed {
 impl Store {
     /// Publishes a version with these changes.
     ///
-    /// The changes are put on top of all versions that came since the base. If one of these versions has changed a key of
-    /// this commit's run, or anything in a shard that it rewrites, it fails with [`Error::Conflict`]. Several runs are
-    /// merged into one first.
+    /// The changes go on top of all versions since the base. Fails with [`Error::Conflict`] if one of these versions has
+    /// changed a key of this commit's run, or anything in a shard that the commit rewrites. Several runs are first merged
+    /// into one.
     ///
     /// Fails with [`Error::TokenBelow`] if the application has committed a later token, with [`Error::Expired`] if a
     /// vacuum has ruled out the base, and with [`Error::Invalid`] if readers would refuse the version. After
-    /// [`Error::Unknown`] the version may be there; after any other error it is not.
+    /// [`Error::Unknown`] the version may exist; after any other error it does not.
     pub fn commit(&self, change: &Change) -> Result<Committed> {
         self.check_sealed(change)?;
         let joined;
@@ -110,7 +112,7 @@ impl Store {
             change
         };
         let (root, mut seen) = (&self.root, change.base);
-        // A version of this commit that was put, and that a vacuum had passed or has passed since.
+        // The number of a version of this commit that was put, but that a vacuum had passed or has passed since.
         let mut passed = None;
         loop {
             let newest = self.newest().map_err(|error| match passed {
@@ -139,15 +141,16 @@ impl Store {
                     return Ok(Committed::New(version));
                 }
                 Ok(None) => {}
-                // If the version counts, the newest one has its token. If it does not, a vacuum has given up its base.
+                // If the version counts, the newest version has its token. If it does not, a vacuum has given up its
+                // base.
                 Err(Error::Overtaken { version, .. }) if change.token.is_some() => passed = Some(version),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// The commit with this token, if the version has it. Fails with [`Error::TokenBelow`] if the version has a later token
-    /// of the application: the caller must not take a dropped batch for a stored one.
+    /// The commit with this token, if the version has it. Fails with [`Error::TokenBelow`] if the version has a later
+    /// token of the application: the caller must not mistake a dropped batch for a stored one.
     pub(super) fn done_in(&self, token: &Token, version: &Version) -> Result<Option<Done>> {
         let Some(done) = version.tokens.get(&token.application) else { return Ok(None) };
         match done.number.cmp(&token.number) {
@@ -166,7 +169,7 @@ impl Store {
         change.token.as_ref().map_or(Ok(None), |token| self.done_in(token, newest))
     }
 
-    /// The change with one run in place of its several.
+    /// The change with one run in place of several.
     pub(super) fn with_one_run(&self, change: &Change) -> Result<Change> {
         let base = Version { number: change.base, ..Version::first([0; 16], 0) };
         let mut sealed: Vec<Sealed> = change.runs().cloned().collect();
@@ -181,7 +184,7 @@ impl Store {
         Ok(Change { sealed: shards.chain(sealed).collect(), ..change.clone() })
     }
 
-    /// One run with the records of several; `None` if nothing is left of them.
+    /// One run with the records of several; `None` if no records remain.
     fn one_run_of(&self, base: &Version, sealed: &[Sealed]) -> Result<Option<Sealed>> {
         if let [one] = sealed {
             return Ok(Some(one.clone()));
@@ -193,7 +196,7 @@ impl Store {
         self.write_run((base.number, epoch), None, at_most, merged)
     }
 
-    /// That each sealed file belongs into this commit, and that its file is there.
+    /// Checks that each sealed file belongs to this commit, and that the file exists.
     pub(super) fn check_sealed(&self, change: &Change) -> Result<()> {
         let misfit = |what, found: String, expected: String| Error::Misfit {
             path: self.root.clone(),
@@ -248,7 +251,7 @@ impl Store {
         self.check_judged(change, newest)
     }
 
-    /// That each sealed file is there, with its length.
+    /// Checks that each sealed file exists and has its length.
     pub(super) fn check_files(&self, change: &Change) -> Result<()> {
         for sealed in &change.sealed {
             let name = sealed.file();
@@ -292,7 +295,7 @@ impl Store {
         Ok(text)
     }
 
-    /// Publishes a version on top of `newest`; `None` if another one got the number, or a vacuum has passed it.
+    /// Publishes a version on top of `newest`; `None` if another version got the number, or a vacuum has passed it.
     pub(super) fn try_publish(&self, version: Version, newest: u64) -> Result<Option<Version>> {
         match self.put_version(version, newest) {
             Err(Error::Overtaken { .. }) => Ok(None),
@@ -300,8 +303,8 @@ impl Store {
         }
     }
 
-    /// Publishes a version on top of `newest`; `None` if another version got the number. Fails with [`Error::Overtaken`] if
-    /// a vacuum has passed the number, so that the version may be a stray.
+    /// Publishes a version on top of `newest`; `None` if another version got the number. Fails with [`Error::Overtaken`]
+    /// if a vacuum has passed the number, so that the version may be a stray.
     pub(super) fn put_version(&self, version: Version, newest: u64) -> Result<Option<Version>> {
         let name = files::version(version.number);
         let text = self.text_of(&version)?;
@@ -311,8 +314,8 @@ impl Store {
             version: version.number,
             source: Box::new(source),
         };
-        // Lists again after the draft was made: a vacuum that removed versions before has published one, which this
-        // sees; a vacuum that removes versions later removes the draft first.
+        // Lists again after the draft was made. This sees the version of a vacuum that removed versions before. A vacuum
+        // that removes versions later removes the draft first.
         let mut due = || Ok(self.newest_number(newest)? == Some(newest));
         match publish(&*self.storage, &name, &draft, text.as_bytes(), &mut due) {
             Ok(true) => {}
@@ -320,7 +323,7 @@ impl Store {
             Err(Unpublished::Failed(error)) => return Err(error),
             Err(Unpublished::Unknown(error)) => return Err(unknown(error)),
         }
-        // Protects: the name of the version, before it is reported.
+        // Protects: the version's name, before the version is reported.
         self.storage.settle(VERSIONS).map_err(unknown)?;
         if self.storage.is_object_store() {
             self.check_counts(&version).map_err(|error| self.in_doubt(version.number, error))?;
@@ -328,12 +331,12 @@ impl Store {
         Ok(Some(version))
     }
 
-    /// The error of a call that failed before it was known whether a version which was put counts.
+    /// The error of a call that failed before it was known whether the version that was put counts.
     fn in_doubt(&self, version: u64, error: Error) -> Error {
         let source = match error {
             Error::Overtaken { .. } | Error::Unknown { .. } => return error,
             Error::Filter(error) => error,
-            // Of another version, which cannot be read.
+            // The error concerns another version, which cannot be read.
             error => FilterError::io(
                 error.path().unwrap_or(&self.root),
                 "look for the newest version",
@@ -343,7 +346,7 @@ impl Store {
         Error::Unknown { path: self.root.clone(), version, source: Box::new(source) }
     }
 
-    /// Checks that a published version has not reused the number of a vacuumed version: it would have no predecessor.
+    /// Checks that a published version does not reuse the number of a vacuumed version: it would have no predecessor.
     fn check_counts(&self, version: &Version) -> Result<()> {
         let number = version.number;
         if self.newest_number(number)? == Some(number) {
@@ -362,7 +365,7 @@ impl Change {
         self.sealed.iter().filter(|sealed| sealed.shard.is_none())
     }
 
-    /// The version that has these changes on top of `newest`.
+    /// The version with these changes on top of `newest`.
     pub(super) fn on(&self, newest: &Version, id: [u8; 16]) -> Version {
         let number = newest.number + 1;
         let epoch = self.sealed.iter().map(|sealed| sealed.epoch).max().unwrap_or_default();
@@ -385,7 +388,7 @@ impl Change {
             }
         }
         if let Some(Token { application, number: of, state }) = &self.token {
-            // Without files, nothing was new, whatever the epoch.
+            // Without files, no key was new, whatever the epoch.
             let epoch = if epoch > 0 { epoch } else { newest.epoch };
             let (state, base) = (state.clone(), self.base);
             let done = Done { number: *of, version: number, base, state, epoch };

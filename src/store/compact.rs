@@ -1,4 +1,4 @@
-//! Fewer runs: runs merged into one, and shards written anew with their pending records (`format-spec/STORE.md`, sections
+//! Fewer runs: merges runs into one, and rewrites shards with their pending records (`format-spec/STORE.md`, sections
 //! 12.3 and 12.4).
 //!
 //! Invariants:
@@ -6,7 +6,8 @@
 //! 1. The published version changes no answer, except for false positives of the filters.
 //! 2. A fold or a merge is not published if another process has changed its shard or its runs since.
 //!
-//! Crash cases: as for any commit. Until the link, files that no version names; from then on the whole change.
+//! Crash cases: as for any commit. Before the link, there are files that no version names; from then on the whole change
+//! exists.
 
 use std::ops::Range;
 use std::path::Path;
@@ -24,10 +25,10 @@ use super::version::Version;
 use crate::system::new_uuid;
 use crate::{Growth, events};
 
-/// Runs that a commit leaves: each costs every lookup of an absent key a line or two.
+/// How many runs a commit leaves: each costs every lookup of an absent key a cache line or two.
 const MOST_RUNS: usize = 8;
 
-/// What folds are called in the log.
+/// The name of folds in the log.
 const FOLD: &str = "fold";
 
 /// Which shards to fold.
@@ -36,33 +37,34 @@ enum Due {
     All,
     /// Shards with enough pending records.
     Asked,
-    /// The same, without shards that already failed to fold for lack of room.
+    /// Like `Asked`, without shards that already failed to fold for lack of room.
     AfterCommit,
 }
 
-/// What a compaction has done.
+/// The outcome of a compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Compacted {
-    /// The number of the last version that it made; `None` if there was nothing to do.
+    /// The number of the last version that the compaction made; `None` if there was nothing to do.
     pub version: Option<u64>,
-    /// Shards written anew.
+    /// Shards rewritten.
     pub folded: u64,
-    /// Shards that must not grow and have no room for their pending records.
+    /// Shards without room for their pending records that must not grow.
     pub full: u64,
-    /// Bytes of the new files.
+    /// How many bytes the new files have.
     pub bytes: u64,
 }
 
 impl Store {
-    /// Folds pending records into the shards that are due, or with `all` into every shard that has any. Then merges runs if
-    /// the version has too many. Every commit does the same.
+    /// Folds pending records into the shards that are due, or with `all` into every shard with pending records. Then
+    /// merges runs if the version has too many. Every commit does the same.
     ///
-    /// A forgetting store first comes to the time of the clock. Then a shard is rewritten if all its keys have expired, or
-    /// with `all` if any has. Fails with [`Clock`](crate::Error::Clock) if the clock looks wrong, as inserts do.
+    /// A forgetting store first advances to the time of the clock. Then a shard is also rewritten if all its keys have
+    /// expired, or with `all` if any key has. Fails with [`Clock`](crate::Error::Clock) if the clock looks wrong, as
+    /// inserts do.
     ///
-    /// May run beside any other work on the store. If another process rewrites a shard first, this leaves the shard alone.
-    /// `progress` gets the number of shards folded, and of all to fold.
+    /// Other processes may work on the store at the same time. If one rewrites a shard first, this call leaves the shard
+    /// alone. `progress` receives the number of shards folded, and of all to fold.
     pub fn compact(&self, all: bool, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Compacted> {
         let (newest, is_new) = self.come_to_clock()?;
         let mut compacted = Compacted { version: is_new.then_some(newest.number), ..Compacted::default() };
@@ -89,8 +91,8 @@ impl Store {
         Ok(merged)
     }
 
-    /// Turns an error into `Ok(None)` if a vacuum has given up the version `base`, and so may have removed files that the work
-    /// needed.
+    /// Turns an error into `Ok(None)` if a vacuum has given up the version `base`, and so may have removed files that the
+    /// work needed.
     fn or_give_way(&self, base: &Version, done: Result<Option<Version>>) -> Result<Option<Version>> {
         match done.map_err(|error| self.given_up(base.number, error)) {
             Err(Error::Expired { .. } | Error::Overtaken { .. }) => Ok(None),
@@ -119,7 +121,7 @@ impl Store {
         self.or_give_way(version, folded).map(drop)
     }
 
-    /// The shards of a version that a commit would fold, or `all` that have anything pending: for
+    /// The shards of a version that a commit would fold, or with `all` every shard with pending records: for
     /// [`fold_shard`](Self::fold_shard), perhaps in many processes.
     pub fn to_fold(&self, version: &Version, all: bool) -> Result<Vec<u32>> {
         let reader = self.read_strictly(version.clone());
@@ -146,10 +148,10 @@ impl Store {
         Ok(shards)
     }
 
-    /// Writes a shard anew with its pending records in a version. [`commit_folds`](Self::commit_folds) publishes the
-    /// file, here or in another process. `None` if the shard has no room, and must not grow.
+    /// Rewrites a shard with its pending records in a version. [`commit_folds`](Self::commit_folds) publishes the file,
+    /// here or in another process. `None` if the shard has no room and must not grow.
     ///
-    /// The working copy is made in the folder `scratch`, or in the store's own.
+    /// The working copy is made in the folder `scratch`, if given, or in the store's own.
     pub fn fold_shard(
         &self,
         version: &Version,
@@ -167,8 +169,8 @@ impl Store {
         }
     }
 
-    /// Publishes a version with folds of one version's shards, and then merges runs if the version has too many. Leaves out
-    /// shards that another process has rewritten.
+    /// Publishes a version with folds of one version's shards, and then merges runs if the version has too many. Leaves
+    /// out shards that another process has rewritten.
     pub fn commit_folds(&self, sealed: &[Sealed]) -> Result<Compacted> {
         let mut compacted = Compacted::default();
         let Some(base) = self.check_folds(sealed)? else { return Ok(compacted) };
@@ -182,8 +184,8 @@ impl Store {
         Ok(compacted)
     }
 
-    /// The version that folds are based on, if it is still there; and that they are folds of this store's shards, whose
-    /// files are whole.
+    /// The version on which the folds are based, if it still exists. Checks that they are folds of this store's shards,
+    /// and that their files are whole.
     fn check_folds(&self, sealed: &[Sealed]) -> Result<Option<Version>> {
         let Some(first) = sealed.first() else { return Ok(None) };
         if sealed.iter().any(|one| !one.fold || one.shard.is_none()) {
@@ -206,18 +208,18 @@ impl Store {
         let may_refuse = self.description.growth == Growth::Never
             || self.description.max_file_size.is_some()
             || self.description.max_false_positive_rate.is_some();
-        // More than an update leaves: the shard was full, and every commit would find out again.
+        // More records than an update leaves: the shard was full, and every commit would find that out again.
         let was_full = may_refuse && pending > rewritten_at(self, version, shard);
         pending > self.due_at(version, shard) && !was_full
     }
 
-    /// With more pending records than this, a shard is folded: 0.5 to 1 times [`worth_rewriting`], drawn for each shard.
+    /// A shard with more pending records than this is folded: 0.5 to 1 times [`worth_rewriting`], drawn for each shard.
     pub(super) fn due_at(&self, version: &Version, shard: u32) -> u64 {
         let half = worth_rewriting(version, shard) / 2;
         half + drawn(self, version, shard, half)
     }
 
-    /// Rewrites shards with their pending records, and publishes a version with the shards that no other process has
+    /// Rewrites shards with their pending records, and publishes a version with those shards that no other process has
     /// changed.
     fn fold(
         &self,
@@ -229,7 +231,7 @@ impl Store {
         if shards.is_empty() {
             let mut needed = base.version().clone();
             base.drop_folded(&mut needed)?;
-            // To look for the newest version costs requests.
+            // Looking for the newest version costs requests.
             if needed.runs.len() == base.version().runs.len() {
                 return Ok(None);
             }
@@ -269,15 +271,15 @@ impl Store {
             for one in sealed {
                 let is_same = |shard: &u32| name(base.version(), *shard) == name(newest, *shard);
                 let Some(shard) = one.shard.filter(is_same) else { continue };
-                // A later run may hold the folded records, merged with newer ones: they would count twice beside this file.
-                // Or a newer removal has cancelled them, and this file would bring them back.
+                // A later run may hold the folded records, merged with newer ones: they would count both there and in
+                // this file. Or a newer removal has cancelled them, and this file would bring them back.
                 if base.is_merged_in(newest, shard)? {
                     continue;
                 }
                 next.shards.insert(shard, one.shard_file(newest.number + 1));
                 counted = (counted.0 + 1, counted.1 + one.bytes);
             }
-            // Rewritten shards, too, leave runs that are pending for none.
+            // Rewritten shards may also leave runs that are pending for no shard.
             base.drop_folded(&mut next)?;
             Ok((counted.0 > 0 || next.runs.len() < newest.runs.len()).then_some(next))
         })?;
@@ -303,7 +305,7 @@ impl Store {
             let start = newest.runs.iter().position(|run| run.name == first.name).unwrap_or_default();
             let place = start..start + runs.len();
             let is_there = newest.runs.get(place.clone()) == Some(runs);
-            // Otherwise the run would have records that their shard's file has already.
+            // Otherwise the run would have records that their shard's file already has.
             let is_folded = newest.shards.iter().any(|(shard, file)| {
                 file.folded != version.folded(*shard) && (from..to).contains(&file.folded)
             });
@@ -322,8 +324,8 @@ impl Store {
         Ok(published)
     }
 
-    /// Publishes the version that `next` makes from the newest one. Publishes nothing if `next` returns `None`, or if a vacuum
-    /// has given up the base.
+    /// Publishes the version that `next` makes from the newest one. Publishes nothing if `next` returns `None`, or if a
+    /// vacuum has given up the base.
     pub(super) fn publish_upkeep(
         &self,
         base: u64,
@@ -344,7 +346,7 @@ impl Store {
                 base,
                 ..next
             };
-            // If a vacuum has passed the number, the call fails. The version may count all the same, so its files must stay.
+            // If a vacuum has passed the number, the call fails. The version may still count, so its files must remain.
             if let Some(version) = self.put_version(next, newest.number)? {
                 events::store_compacted(&self.root, operation, version.number);
                 return Ok(Some(version));
@@ -353,14 +355,14 @@ impl Store {
     }
 }
 
-/// Whether a version has so few records in all that no shard can be due. Opens no file.
+/// Whether a version has too few records in all for any shard to be due. Opens no file.
 fn no_shard_is_due(version: &Version) -> bool {
     let records: u64 = version.runs.iter().map(|run| run.records).sum();
     records < worth_rewriting(&Version::first([0; 16], 0), 0) / 2
 }
 
-/// The runs to merge, if the version has too many: enough of the newest to leave `MOST_RUNS`, and then older runs as long
-/// as each has no more records than all newer runs together.
+/// The runs to merge, if the version has too many: enough of the newest runs to leave `MOST_RUNS`, and then older runs as
+/// long as each has at most as many records as all newer runs together.
 fn too_many(version: &Version) -> Option<Range<usize>> {
     let runs = &version.runs;
     if runs.len() <= MOST_RUNS {

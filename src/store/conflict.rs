@@ -1,9 +1,9 @@
-//! Whether other commits have changed what a commit judged (`format-spec/STORE.md`, section 7.2).
+//! Whether other commits have changed the answers by which a commit judged (`format-spec/STORE.md`, section 7.2).
 //!
 //! A key whose shard has the same file in both versions is looked up only in runs that the base does not name. In a
-//! counting store this holds only while the newest version keeps all pending runs of the base apart: a merge may have
-//! cancelled a record. A compaction between the two can make an absent key look present, at the filter's rate: that conflict is
-//! needless and harmless.
+//! counting store this works only while the newest version keeps all pending runs of the base apart: a merge may have
+//! cancelled a record. A compaction between the two versions can make an absent key look present, at the filter's rate.
+//! That conflict is needless and harmless.
 
 use super::Store;
 use super::commit::Change;
@@ -15,7 +15,7 @@ use super::version::Version;
 use crate::Kind;
 
 impl Store {
-    /// Fails if the newest version judges a key that was changed otherwise than the base does.
+    /// Fails if the newest version judges a changed key differently from the base.
     pub(super) fn check_judged(&self, change: &Change, newest: &Version) -> Result<()> {
         let Some(base) = self.load(change.base)? else {
             return Err(self.given_up(change.base, self.no_such_version(change.base)?));
@@ -27,7 +27,7 @@ impl Store {
         change.runs().try_for_each(|sealed| self.check_run(sealed, &before, &now))
     }
 
-    /// Fails if a commit since the base has changed a shard that this one has rewritten.
+    /// Fails if a commit since the base has changed a shard that this commit has rewritten.
     fn check_rewritten(&self, shard: u32, before: &StoreReader, now: &StoreReader) -> Result<()> {
         let (base, newest) = (before.version(), now.version());
         let conflict = |version| {
@@ -71,16 +71,17 @@ impl Store {
     }
 }
 
-/// A version that has judged keys, and a later one.
+/// The version that judged keys, and a later version.
 pub(super) struct Again<'a> {
     pub(super) before: &'a StoreReader,
     pub(super) now: &'a StoreReader,
 }
 
 impl Again<'_> {
-    /// `Some((was there, is there))` if the number of copies of a key differs between the two versions.
+    /// `Some((was present, is present))` if the number of copies of a key differs between the two versions.
     ///
-    /// In a set, the key must have been absent before. In a forgetting store, a key that was there before counts as unchanged.
+    /// In a set, the key must have been absent before. In a forgetting store, a key that was present before counts as
+    /// unchanged.
     pub(super) fn changed(&self, key: RecordKey, shard: u32) -> Result<Option<(bool, bool)>> {
         let Self { before, now } = *self;
         let name = |version: &Version| version.shards.get(&shard).map(|file| file.name);
@@ -96,19 +97,19 @@ impl Again<'_> {
         };
         let is = now.copies_in(shard, hash)?;
         let is_there = |copies: Option<i64>| copies.is_none_or(|copies| copies > 0);
-        // A key that was there and has expired was known when it came.
+        // A key that was present and has expired was known when it came.
         let is_forgotten = kind == Kind::Forgetting && is_there(was);
         Ok((was != is && !is_forgotten).then(|| (is_there(was), is_there(is))))
     }
 
-    /// Whether a record of the shard may be gone because a later one took the copy back: then no new run has its key.
+    /// Whether a record of the shard may be gone because a later one removed the copy again: then no new run has its key.
     fn may_be_cancelled(&self, kind: Kind, shard: u32) -> bool {
         let (base, newest) = (self.before.version(), self.now.version());
         let mut pending = base.runs.iter().filter(|run| run.to > base.folded(shard));
         kind == Kind::Counting && pending.any(|run| !newest.keeps_apart(run, base.number))
     }
 
-    /// Whether a run that only the later version names has the key, and is pending for its shard.
+    /// Whether a run that only the later version names has the key and is pending for its shard.
     fn is_in_new_runs(&self, key: RecordKey, shard: u32) -> Result<bool> {
         let (base, newest) = (self.before.version(), self.now.version());
         let folded = newest.folded(shard);

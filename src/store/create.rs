@@ -1,7 +1,7 @@
 //! Creating a store (`format-spec/STORE.md`, section 6).
 //!
-//! Crash cases: a folder without `store.toml` is not a store. Every creation leaves the same files when it is cut
-//! short, and the next creation continues from them. Of several at once, the first to link `store.toml` wins.
+//! Crash cases: a folder without `store.toml` is not a store. A creation leaves the same files wherever it is cut short,
+//! and the next creation continues from them. Of several creations at once, the first to link `store.toml` wins.
 
 use std::path::Path;
 
@@ -36,14 +36,14 @@ impl Store {
             let published = publish(&*store.storage, name, &draft, text.as_bytes(), &mut || Ok(true));
             published.map_err(|unpublished| match unpublished {
                 Unpublished::Failed(error) => error,
-                // Creating the store again shows whether it is there.
+                // Creating the store again shows whether it exists.
                 Unpublished::Unknown(error) => error.into(),
             })
         };
         let id = new_uuid(&store.root)?;
         let first = version(FIRST);
         let text = store.text_of(&Version::first(id, store.description.first_epoch()))?;
-        // If another process creates the store too, its version is as good.
+        // If another process creates the store at the same time, its version serves as well.
         put(&first, Name { base: 0, uuid: id }, &text)?;
         // Protects: the first version. A store without any version would be damaged.
         store.storage.settle(VERSIONS)?;

@@ -13,7 +13,7 @@ use crate::{Growth, HashKind, Info, KeyHash, KeyRules, Kind, Options, Retention,
 
 /// The most shards that a store may have.
 pub(super) const MAX_SHARDS: u32 = 65_536;
-/// The shortest grace of vacuums by commits, in milliseconds: without any, each would void the updates under way.
+/// The shortest grace of vacuums by commits, in milliseconds. Without grace, each would void the updates in progress.
 const LEAST_GRACE: u64 = 1000;
 /// The highest number in a text.
 const MAX_NUMBER: u64 = i64::MAX as u64;
@@ -34,25 +34,25 @@ pub struct Description {
     pub key_rules: KeyRules,
     /// Who hashes the keys.
     pub hash: HashKind,
-    /// The seed of the hash, in all shards. It is secret wherever others choose the keys.
+    /// The seed of the hash, in all shards. Secret if others choose the keys.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub seed: Seed,
     /// Slots in each bucket, in all shards.
     pub slots_per_bucket: SlotsPerBucket,
     /// When the store forgets a key; `None` if it does not forget.
     pub retention: Option<Retention>,
-    /// Bits of a slot that say when its entry expires; 0 unless the store forgets.
+    /// How many bits of a slot say when its entry expires; 0 unless the store forgets.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(super) expiry_bits: u32,
-    /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
+    /// The false-positive rate requested at creation; `None` if slots per bucket were given instead.
     pub requested_false_positive_rate: Option<f64>,
-    /// Keys asked for at creation, in all shards together.
+    /// The number of keys requested at creation, in all shards together.
     pub capacity: u64,
     /// Whether shards double themselves.
     pub growth: Growth,
     /// The most bytes that the file of a shard may have; `None` for no limit.
     pub max_file_size: Option<u64>,
-    /// The highest expected rate that a doubled shard may have when it is full again; `None` for no limit.
+    /// The highest expected rate that a doubled shard may have once it is full again; `None` for no limit.
     pub max_false_positive_rate: Option<f64>,
     /// Whether the store was made by dividing a filter: see [`Store::create_from`](super::Store::create_from).
     pub divided: bool,
@@ -60,7 +60,7 @@ pub struct Description {
     pub auto_vacuum: Option<Vacuum>,
 }
 
-/// The fields as they are in the file, none of them checked.
+/// The fields as read from the file, unchecked.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawDescription {
@@ -123,7 +123,7 @@ impl Description {
             divided: false,
             auto_vacuum: auto_vacuum(options)?,
         };
-        // Fails now if the options of a shard are wrong.
+        // Fails here if the options of a shard are wrong.
         description.check_shards(path)?;
         Ok(description)
     }
@@ -198,7 +198,7 @@ impl Description {
         info.time.map_or(FIRST_EPOCH, |time| time / forget_within.max(1))
     }
 
-    /// Fails if a shard could not be created when its first key comes, or would be another than this says.
+    /// Fails if a shard could not be created when its first key comes, or if it would differ from this description.
     fn check_shards(&self, path: &Path) -> Result<()> {
         let (identity, _) = self.options(0).design(path)?;
         let width = (identity.geometry.slots(), identity.geometry.width.expiry_bits());
@@ -336,7 +336,7 @@ impl RawDescription {
         }
     }
 
-    /// The fields of forgetting, which are all there in a forgetting store, and in no other.
+    /// The fields of forgetting: a forgetting store has all of them, and other stores have none.
     fn check_forgetting(
         &self,
         kind: Kind,
@@ -463,7 +463,7 @@ mod tests {
         assert!(matches!(raw.check(path()), Err(Error::Field { field: "capacity", .. })));
     }
 
-    /// The slots of a forgetting filter follow from more than its rate, so any rate above 0 and below 1 is taken.
+    /// The slots of a forgetting filter depend on more than its rate, so any rate above 0 and below 1 is accepted.
     #[test]
     fn a_forgetting_store_has_a_rate_and_the_expiry_bits_that_its_filters_would_get() {
         let options = Options::new().forget_after(Duration::from_secs(3600)).capacity(1000);

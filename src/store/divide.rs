@@ -1,4 +1,4 @@
-//! Making a store out of one filter: its regions are cut apart, into one file for each shard.
+//! Makes a store out of one filter: cuts its regions apart, into one file for each shard.
 
 use std::path::{Path, PathBuf};
 
@@ -18,8 +18,8 @@ impl Store {
     /// [`Reader::divide_to`]. The filter must take every key: it must not be a shard.
     ///
     /// If this fails, or its process ends, after the folder was made, [`open`](Self::open) fails with
-    /// [`Error::Unfinished`]; calling this again goes on. A filter that cannot be divided in this way is refused before
-    /// anything is made.
+    /// [`Error::Unfinished`]; calling this again continues the work. A filter that cannot be divided in this way is
+    /// refused before anything is created.
     pub fn create_from(
         path: impl AsRef<Path>,
         shards: u32,
@@ -37,7 +37,7 @@ impl Store {
         filter.check_divisible(shards.into())?;
         let mut like = Options::like(filter)?;
         like.disk = options.disk.clone();
-        // Each file has its part of the filter's limit. No shard will ever be created anew.
+        // Each file has its share of the filter's limit. No shard is ever created anew.
         let description = Description::design(path, shards, &like)?;
         let description = Description { max_file_size: None, divided: true, ..description };
         let store = match Self::create_described(path, description, options) {
@@ -73,13 +73,13 @@ impl Store {
         }
     }
 
-    /// Moves a closed filter to its place.
+    /// Moves a closed filter to its place in the store.
     fn take_in(&self, shard: u32, base: u64, path: &Path) -> Result<Sealed> {
         let info = self.options.clone().sealed(true).read(path)?.info()?;
         for suffix in ["-journal", "-lock"] {
             let mut beside = path.as_os_str().to_owned();
             beside.push(suffix);
-            // A file that stays does no harm, and a vacuum removes it.
+            // A file that remains does no harm, and a vacuum removes it.
             let _ = self.options.disk.remove(Path::new(&beside));
         }
         let name = Name { base, uuid: info.uuid };

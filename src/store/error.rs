@@ -1,4 +1,4 @@
-//! What can be wrong with a store. Each message is one line that names the file, the place and the remedy.
+//! The failures of a store. Each message is one line that names the file, the place and the remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::{ErrorKind, IoError};
 /// The result of every call on a store that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call on a store failed. Unless a variant says otherwise, the store is as it was. A clone is cheap.
+/// Why a call on a store failed. Unless a variant says otherwise, the store is unchanged. Clones are cheap.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -31,14 +31,14 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Creation found something in its way.
+    /// Creation found another file or folder under its name.
     #[error("{}: is there already, and not empty; choose another name", path.display())]
     Exists {
         /// The folder.
         path: PathBuf,
     },
 
-    /// The store was being made out of a filter, and its keys have not come into it.
+    /// A filter was being turned into a store, and its keys have not come into the store.
     #[error(
         "{}: its creation out of a filter was not finished, so that it holds no key; run the same creation again, or \
          remove the folder",
@@ -62,7 +62,7 @@ pub enum Error {
         source: IoError,
     },
 
-    /// The path is in an object store that this build of the library does not know.
+    /// The path is in an object store that this build of the library does not support.
     #[error("{}: this build has no object stores at `{feature}://`; build it with the feature `{feature}`", path.display())]
     NoObjectStores {
         /// The address.
@@ -74,9 +74,9 @@ pub enum Error {
     /// The path is neither a folder nor an address `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
     #[error("{}: {problem}", path.display())]
     Address {
-        /// What was given.
+        /// The path.
         path: PathBuf,
-        /// What is wrong with it, and what it may be.
+        /// What is wrong with the path, and what it may be.
         problem: &'static str,
     },
 
@@ -89,18 +89,18 @@ pub enum Error {
     Unsafe {
         /// The address.
         path: PathBuf,
-        /// Writers that got this answer in one round; it must be one.
+        /// How many writers succeeded in one round; it must be one.
         winners: u64,
     },
 
-    /// A store has no version at all.
+    /// A store has no version.
     #[error("{}: holds no version; restore the store from a copy, or remove it and create it again", path.display())]
     NoVersions {
         /// The folder of the versions.
         path: PathBuf,
     },
 
-    /// `store.toml`, a version file or the head of a run is not what was written.
+    /// `store.toml`, a version file or the head of a run has other contents than were written.
     #[error(
         "{}: its checksum does not match, so it was cut short or changed; restore it from a copy of the store",
         path.display()
@@ -124,7 +124,7 @@ pub enum Error {
         supported: u64,
     },
 
-    /// `store.toml` or a version file has a right checksum, but does not read as one.
+    /// `store.toml` or a version file has a right checksum, but is not valid.
     #[error("{}: {problem}; restore it from a copy of the store", path.display())]
     Text {
         /// The file.
@@ -140,9 +140,9 @@ pub enum Error {
         path: PathBuf,
         /// The field's name in the specification.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         found: String,
-        /// What it would have to be.
+        /// What the value would have to be.
         expected: String,
     },
 
@@ -160,7 +160,7 @@ pub enum Error {
         newest: u64,
     },
 
-    /// Since the update's base version, another commit has changed keys or a shard that this update depends on.
+    /// Since the update's base version, another commit has changed keys or a shard on which this update depends.
     #[error(
         "{}: {} by version {version}, after version {base} on which this update is based; \
          nothing was committed; make the update again on the newest version",
@@ -170,14 +170,14 @@ pub enum Error {
     Conflict {
         /// The store.
         path: PathBuf,
-        /// The shard that both changed; of several the lowest.
+        /// The shard that both changed; the lowest of several.
         shard: u32,
-        /// Keys of this update that are judged otherwise now; 0 if the update has rewritten the shard, as that does not
-        /// keep its keys.
+        /// How many keys of this update are now judged differently; 0 if the update has rewritten the shard, as it then
+        /// no longer has the keys.
         keys: u64,
-        /// The version that the update is based on.
+        /// The version on which the update is based.
         base: u64,
-        /// The version that won, or the newest one.
+        /// The version that won, or the newest version.
         version: u64,
     },
 
@@ -198,7 +198,7 @@ pub enum Error {
         last: u64,
     },
 
-    /// A vacuum has given up all updates that are based on versions as old as this.
+    /// A vacuum has given up all updates that are based on versions this old.
     #[error(
         "{}: this update is based on version {base}, and a vacuum has given up updates of versions below {fence}; \
          nothing was committed; make the update again, or vacuum with a longer grace time",
@@ -207,7 +207,7 @@ pub enum Error {
     Expired {
         /// The store.
         path: PathBuf,
-        /// The version that the update is based on.
+        /// The version on which the update is based.
         base: u64,
         /// Updates based on versions below this are void.
         fence: u64,
@@ -226,7 +226,7 @@ pub enum Error {
         version: u64,
     },
 
-    /// A version that is being read has been vacuumed, and with it a file that it names.
+    /// A version was vacuumed while a reader used it, and with it a file that it names.
     #[error(
         "{}: removed by a vacuum, as version {version} is older than the store keeps; reload the newest version",
         path.display()
@@ -234,11 +234,11 @@ pub enum Error {
     Vacuumed {
         /// The file that is gone.
         path: PathBuf,
-        /// The version that is being read.
+        /// The version that the reader uses.
         version: u64,
     },
 
-    /// A file differs from what a version or a commit says of it.
+    /// A file differs from its description in a version or a commit.
     #[error("{}: its {what} is {found}, not {expected}; restore the file from a copy of the store", path.display())]
     WrongFile {
         /// The file.
@@ -251,7 +251,7 @@ pub enum Error {
         expected: String,
     },
 
-    /// A sealed file does not belong into this commit.
+    /// A sealed file does not belong to this commit.
     #[error("{}: a sealed file has {what} {found}, but this commit takes {expected}", path.display())]
     Misfit {
         /// The store.
@@ -260,7 +260,7 @@ pub enum Error {
         what: &'static str,
         /// What the sealed file has.
         found: String,
-        /// What it would have to have.
+        /// What it would have to be.
         expected: String,
     },
 
@@ -274,13 +274,13 @@ pub enum Error {
         path: PathBuf,
         /// The field's name in the specification; `text` for the whole.
         field: &'static str,
-        /// What it would be.
+        /// What the field would be.
         found: String,
-        /// What it may be.
+        /// What the field may be.
         expected: String,
     },
 
-    /// A commit failed, and its outcome is unknown: the version may be there.
+    /// A commit failed, and its outcome is unknown: the version may exist.
     #[error(
         "{source}; whether version {version} of {} is durable is unknown; commit again with the same token, or \
          look for the version in the history of the store",
@@ -295,7 +295,8 @@ pub enum Error {
         source: Box<crate::Error>,
     },
 
-    /// A version was put into an object store, and a vacuum has passed its number before this process saw that it counts.
+    /// A version was put into an object store, and a vacuum passed its number before this process saw that the version
+    /// counts.
     #[error(
         "{}: a vacuum has given up versions below {first}, and version {version} is one: whether it counts is unknown; \
          look for its keys, commit with a token, or vacuum with a longer grace time",
@@ -306,11 +307,11 @@ pub enum Error {
         path: PathBuf,
         /// The number of the version.
         version: u64,
-        /// Versions below this are given up.
+        /// Versions below this number are given up.
         first: u64,
     },
 
-    /// A shard was asked for alone, and runs have records of it.
+    /// A caller asked for one shard alone, but runs have records of it.
     #[error(
         "{}: shard {shard} has records in runs, which a reader of its file would not find; ask the store, or compact it \
          with all shards first",
@@ -323,7 +324,7 @@ pub enum Error {
         shard: u32,
     },
 
-    /// Pages of a run do not match their checksums, or hold records that are not what a run holds.
+    /// Pages of a run do not match their checksums, or hold records that no run holds.
     #[error("{}: {} damaged; restore the file from a copy of the store", path.display(), named(pages))]
     DamagedRun {
         /// The run.
@@ -345,7 +346,7 @@ pub enum Error {
         newest: u64,
     },
 
-    /// Versions came and went faster than they could be read.
+    /// Versions were published and removed faster than they could be read.
     #[error("{}: versions keep being removed while they are read; vacuum with a longer grace time", path.display())]
     Busy {
         /// The folder of the versions.
@@ -374,7 +375,7 @@ fn named(pages: &[u64]) -> String {
 }
 
 impl Error {
-    /// What sort of failure this is.
+    /// The class of this failure.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Filter(error) => error.kind(),
@@ -404,7 +405,7 @@ impl Error {
         }
     }
 
-    /// The file or folder that it names; `None` where it names none.
+    /// The file or folder that the error names, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::NotFound { path, .. }
@@ -439,8 +440,8 @@ impl Error {
         }
     }
 
-    /// Why a link failed. File systems without hard links have several ways to say so; EPERM is the one of POSIX. EACCES
-    /// is about rights.
+    /// Why a link failed. File systems without hard links report it in several ways; POSIX specifies EPERM. EACCES means
+    /// missing rights.
     pub(super) fn of_link(path: &Path, source: IoError) -> Self {
         let errno = source.raw_os_error().map(Errno::from_raw_os_error);
         let refused = matches!(errno, Some(Errno::PERM | Errno::MLINK | Errno::XDEV));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::text::{from_hex, hex};
 
-/// Digits that numbers of versions are padded to, so that names sort as numbers do.
+/// How many digits version numbers are padded to, so that names sort as numbers do.
 const DIGITS: usize = 12;
 /// The highest number that a version can have: the highest that a TOML integer holds.
 pub(super) const MAX_VERSION: u64 = i64::MAX as u64;
@@ -25,7 +25,7 @@ pub(super) fn version(number: u64) -> String {
 }
 
 /// The name after which a listing of `versions` has this version and all later ones. Empty for numbers with more digits,
-/// which do not sort as their names do: the listing then has all.
+/// whose names do not sort as numbers do: the listing then has all versions.
 pub(super) fn listed_from(number: u64) -> String {
     const LONGER: u64 = 10_u64.pow(DIGITS as u32);
     if number == 0 || number >= LONGER { String::new() } else { version_file(number - 1) }
@@ -52,8 +52,8 @@ pub(super) fn version_number(name: &str) -> Option<u64> {
     (version_file(number) == name && number <= MAX_VERSION).then_some(number)
 }
 
-/// The name of a file that an update made: the number of the update's base, and a uuid. The number shows a vacuum
-/// whether the update can still be committed.
+/// The name of a file that an update made: the number of the update's base, and a uuid. The number shows a vacuum whether
+/// the update can still be committed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Name {
     pub(super) base: u64,
@@ -77,12 +77,12 @@ impl Name {
         format!("{self}.run")
     }
 
-    /// The name of the text of a version that is not published yet.
+    /// The name of the text of an unpublished version.
     pub(super) fn draft(&self) -> String {
         format!("{self}.toml")
     }
 
-    /// The name that a file name begins with, and the rest.
+    /// The name at the beginning of a file name, and the rest.
     pub(super) fn begin_of(file: &str) -> Option<(Self, &str)> {
         let (base, rest) = file.split_once('-')?;
         let (uuid, rest) = rest.split_at_checked(32)?;

@@ -16,24 +16,24 @@ use crate::system::new_uuid;
 use crate::write::{InTime as _, Told, by_index};
 use crate::{Batches as _, Error as FilterError, KeyHash, Kind, Reader, Writer};
 
-/// Keys that are folded together.
+/// How many keys are folded together.
 const BLOCK: usize = 1 << 16;
-/// Even beside the smallest file, this many records cost less than writing the file anew.
+/// Even with the smallest file, this many records cost less than writing the file anew.
 const FEW_RECORDS: u64 = 8192;
 
-/// With more pending records than this, a shard is cheaper to write anew.
+/// A shard with more pending records than this is cheaper to write anew.
 pub(super) fn worth_rewriting(version: &Version, shard: u32) -> u64 {
     let entries = version.shards.get(&shard).map_or(0, |file| file.entries);
     FEW_RECORDS.max(entries / 16)
 }
 
-/// With more records than this, an update rewrites a shard: 1 to 1.5 times [`worth_rewriting`], drawn for each shard.
+/// An update rewrites a shard with more records than this: 1 to 1.5 times [`worth_rewriting`], drawn for each shard.
 pub(super) fn rewritten_at(store: &Store, version: &Version, shard: u32) -> u64 {
     let worth = worth_rewriting(version, shard);
     worth + drawn(store, version, shard, worth / 2)
 }
 
-/// A number below `end`, drawn by the number of the shard's file, so that shards which fill at the same pace are not all
+/// A number below `end`, drawn by the number of the shard's file, so that shards that fill equally fast are not all
 /// written anew at once.
 pub(super) fn drawn(store: &Store, version: &Version, shard: u32, end: u64) -> u64 {
     let uuid = version.shards.get(&shard).map_or(store.description.uuid, |file| file.name.uuid);
@@ -41,19 +41,20 @@ pub(super) fn drawn(store: &Store, version: &Version, shard: u32, end: u64) -> u
     ((u128::from(bits) * u128::from(end)) >> 64) as u64
 }
 
-/// What is done with each key of a batch.
+/// The operation on each key of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     /// Insert it, and report the new or the known keys.
     Insert(Told),
-    /// Insert it into a forgetting store, keep it until the later of both expiries, and report the new keys.
+    /// Insert it into a forgetting store, keep it until the later of the two expiries, and report the new keys.
     Prolong,
-    /// Remove a copy of it, and report the keys that had one.
+    /// Remove a copy of it, and report the keys that had a copy.
     Remove,
 }
 
 impl Operation {
-    /// The places of the keys to report. Of `keys` keys, the keys at `done` are new, or were removed.
+    /// The places of the keys to report. `done` has the places of the keys that are new, or were removed, among `keys`
+    /// keys.
     pub(super) fn reported(self, done: Vec<usize>, keys: usize) -> Vec<usize> {
         if self != Self::Insert(Told::Seen) {
             return done;
@@ -76,10 +77,10 @@ pub(super) struct WorkingCopy {
 }
 
 impl WorkingCopy {
-    /// A working copy of a shard as a version has it, with its pending records. `stays` keeps it on disk, as an update may
-    /// have many.
+    /// A working copy of a shard in a version, with its pending records. `stays`: keep it on disk, as an update may have
+    /// many.
     ///
-    /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if the records find no room.
+    /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if the records do not fit.
     pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32, stays: bool) -> Result<Self> {
         let mut copy = Self::copy(base, scratch, shard, stays)?;
         copy.come_to(base.now)?;
@@ -96,12 +97,12 @@ impl WorkingCopy {
         let mut options =
             store.description.options(shard).max_kicks(own.max_kicks).void_growth(own.void_growth);
         (options.progress, options.disk) = (own.progress.clone(), own.disk.clone());
-        // The store's own epoch was believed when it was published.
+        // The store's own epoch was checked when it was published.
         options = options.clock_is_right(true);
         let rights = store.storage.rights();
         let working_copy =
             |source: Option<&Reader>| options.working_copy(&path, name.uuid, source, rights.as_ref(), stays);
-        // Every page is compared with its checksum as it is copied.
+        // Copying compares every page with its checksum.
         if let Some(copy) = file.and_then(|file| store.open_copy(shard, file)) {
             match working_copy(Some(&copy)) {
                 Ok(writer) => return Ok(Self { name, path, writer, kind }),
@@ -120,7 +121,7 @@ impl WorkingCopy {
         Ok(Self { name, path, writer, kind })
     }
 
-    /// Comes to the epoch of a forgetting store.
+    /// Advances to the epoch of a forgetting store.
     pub(super) fn come_to(&mut self, epoch: u64) -> Result<()> {
         if self.kind == Kind::Forgetting {
             self.writer.come_to(epoch)?;
@@ -128,7 +129,7 @@ impl WorkingCopy {
         Ok(())
     }
 
-    /// First inserts the copies that came, then removes the copies that went: each of them came before.
+    /// Inserts the added copies first, then removes the removed ones: each of them was inserted before.
     pub(super) fn fold(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
         if self.kind == Kind::Forgetting {
             return self.fold_in_time(keys);
@@ -151,13 +152,13 @@ impl WorkingCopy {
         self.store_all(&came)?;
         let each = gone.into_iter().flat_map(|(key, copies)| (copies..0).map(move |_| key.hash()));
         let each: Vec<KeyHash> = each.collect();
-        // Where a group is saturated, nothing is taken.
+        // From a saturated group, nothing is removed.
         each.chunks(BLOCK).try_for_each(|part| self.writer.remove_batch(part).map(drop))?;
         Ok(())
     }
 
-    /// Inserts keys of a forgetting store, each with its expiry epoch. Refreshes each, as the entry that matches a key may be
-    /// another key's and expire earlier.
+    /// Inserts keys of a forgetting store, each with its expiry epoch. Refreshes each, as the entry that matches a key
+    /// may belong to another key and expire earlier.
     fn fold_in_time(&mut self, keys: impl Iterator<Item = Result<(RecordKey, i64)>>) -> Result<()> {
         let now = self.writer.time()?.epoch;
         let (mut hashes, mut expiries) = (Vec::new(), Vec::new());
@@ -197,7 +198,7 @@ impl WorkingCopy {
         }
     }
 
-    /// Takes keys; in a forgetting store, each expires in the epoch of its place.
+    /// Inserts or removes keys; in a forgetting store, each expires in the epoch at its place.
     pub(super) fn take(
         &mut self,
         hashes: &[KeyHash],
@@ -216,7 +217,7 @@ impl WorkingCopy {
             Operation::Insert(reported) => {
                 refused = self.writer.insert_reporting(hashes, reported, |at| done.push(at))?
             }
-            // Only forgetting stores take lifetimes.
+            // Only forgetting stores accept lifetimes.
             Operation::Prolong => {}
             Operation::Remove => self.writer.remove_each(hashes, |at| done.push(at))?,
         }
@@ -230,7 +231,7 @@ impl WorkingCopy {
         base.store().sealed(shard, name, &path, &info)
     }
 
-    /// Seals it where it is, for this process alone.
+    /// Seals it where it is, only for this process.
     pub(super) fn seal_here(self) -> Result<PathBuf, Error> {
         self.writer.seal()?;
         Ok(self.path)

@@ -1,6 +1,7 @@
-//! Forgetting stores: the epoch of an update, and keys that were seen at a time (`format-spec/STORE.md`, section 14).
+//! Forgetting stores: the epoch of an update, and keys with the times at which they were seen (`format-spec/STORE.md`,
+//! section 14).
 //!
-//! Invariant: an update judges by one epoch, not before its base's, and its commit brings the store to it.
+//! Invariant: an update judges by one epoch, not before its base's. Its commit advances the store to this epoch.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +17,7 @@ use crate::write::{InTime, Inserted, InsertedAt, Seen, Time, Told, Until, millis
 use crate::{Error as FilterError, Key, KeyHash, Kind, Options};
 
 impl Store {
-    /// How the store forgets, and the time of a version; [`Kind`](FilterError::Kind) unless it forgets.
+    /// How the store forgets, and the time of a version; [`Kind`](FilterError::Kind) if the store does not forget.
     fn time_of(&self, version: &Version, epoch: u64) -> Result<Time> {
         let own = &self.description;
         let forgetting = own.forgetting().ok_or_else(|| FilterError::Kind {
@@ -29,8 +30,8 @@ impl Store {
         Ok(Time { forgetting, expiry_bits: own.expiry_bits, epoch, inserted: 0, is_empty })
     }
 
-    /// Publishes a version at the time of the clock, if the newest one of a forgetting store is of an earlier epoch. Gives
-    /// the newest, and whether it was published here.
+    /// Publishes a version at the time of the clock, if the newest version of a forgetting store is of an earlier epoch.
+    /// Returns the newest version, and whether it was published here.
     pub(super) fn come_to_clock(&self) -> Result<(Version, bool)> {
         let newest = self.newest()?;
         if self.description.retention.is_none() {
@@ -47,13 +48,13 @@ impl Store {
 }
 
 impl Store {
-    /// The time at which an update of this version sees keys that come now: the clock's, or the version's if that is later.
-    /// For a version [before](Self::before) a committed token, the time of that commit. `None` unless the store forgets.
-    /// Fails with [`Error::Clock`](FilterError::Clock) as an insert does.
+    /// The time at which an update of this version sees keys that come now: the clock's, or the version's if that is
+    /// later. For a version [before](Self::before) a committed token, the time of that commit. `None` if the store does
+    /// not forget. Fails with [`Error::Clock`](FilterError::Clock) as an insert does.
     ///
-    /// Programs that divide a batch among processes ask once, look keys up [at that time](StoreReader::at_time), and insert
-    /// them [with it](Update::insert_batch_at). If each process read its own clock, a key could have expired for one
-    /// process and not for another.
+    /// Programs that divide a batch among processes call this once, look keys up [at that time](StoreReader::at_time),
+    /// and insert them [with it](Update::insert_batch_at). If each process read its own clock, a key could have expired
+    /// for one process and not for another.
     pub fn update_time(&self, version: &Version) -> Result<Option<SystemTime>> {
         let Some(forgetting) = self.description.forgetting() else { return Ok(None) };
         let begin = |epoch: u64| UNIX_EPOCH + Duration::from_millis(epoch.saturating_mul(forgetting.epoch));
@@ -67,8 +68,8 @@ impl Store {
 }
 
 impl StoreReader {
-    /// A reader of the same version that judges by this time, if it is later than the version's: keys that have expired by
-    /// then are absent. The same reader unless the store forgets.
+    /// A reader of the same version that judges by this time, if it is later than the version's: keys that have expired
+    /// by then are absent. The same reader if the store does not forget.
     pub fn at_time(&self, time: SystemTime) -> Self {
         let forgetting = self.store.description.forgetting();
         forgetting.map_or_else(|| self.clone(), |forgetting| self.at(forgetting.epoch_of(millis(time))))
@@ -89,8 +90,8 @@ impl Update {
         self.store.description.retention.is_some()
     }
 
-    /// Inserts a key that was seen at this time into a forgetting store, as [`Writer::insert_at`](crate::Writer::insert_at)
-    /// does into a filter. Inserting many together is much faster.
+    /// Inserts a key that was seen at this time into a forgetting store, like
+    /// [`Writer::insert_at`](crate::Writer::insert_at) for a filter. Inserting many together is much faster.
     pub fn insert_at(&mut self, key: impl Key + Sync, time: SystemTime) -> Result<Seen> {
         let hash = self.store.hash(key)?;
         let mut outcome = Seen::Known;
@@ -98,15 +99,15 @@ impl Update {
         refused.into_iter().next().map_or(Ok(outcome), |(_, error)| Err(error.into()))
     }
 
-    /// Inserts keys that were seen at these times into a forgetting store, as
-    /// [`Writer::insert_batch_at`](crate::Writer::insert_batch_at) does into a filter. The commit brings the store to the
+    /// Inserts keys that were seen at these times into a forgetting store, like
+    /// [`Writer::insert_batch_at`](crate::Writer::insert_batch_at) for a filter. The commit advances the store to the
     /// time of the latest key.
     pub fn insert_batch_at<K: Key + Sync>(&mut self, keys: &[K], times: &[SystemTime]) -> Result<InsertedAt> {
         self.outcome_in_time(keys, times)
     }
 
-    /// Inserts keys that a forgetting store keeps for these lifetimes from now on, as
-    /// [`Writer::insert_batch_for`](crate::Writer::insert_batch_for) does into a filter.
+    /// Inserts keys that a forgetting store keeps for these lifetimes from now on, like
+    /// [`Writer::insert_batch_for`](crate::Writer::insert_batch_for) for a filter.
     pub fn insert_batch_for<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -170,7 +171,7 @@ impl InTime for Update {
     }
 
     fn last_epoch(&self) -> u64 {
-        // A commit that is repeated is judged as it was the first time.
+        // A repeated commit is judged as it was the first time.
         self.base().until.unwrap_or(u64::MAX)
     }
 

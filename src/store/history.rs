@@ -27,7 +27,7 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Store> {
     Ok(store)
 }
 
-/// Like `open`, but also opens a store whose creation out of a filter is not finished.
+/// Like `open`, but also opens a store that is still being made out of a filter.
 pub(super) fn open_unfinished(path: &Path, options: &Options) -> Result<Store> {
     let (root, storage) = storage::open(path, options)?;
     let Some(bytes) = storage.get(DESCRIPTION)? else { return Err(Error::NotAStore { path: root }) };
@@ -49,12 +49,12 @@ fn needs_no_sync(error: &FilterError) -> bool {
 }
 
 impl Store {
-    /// Whether the store is being made out of a filter whose keys are not in it yet.
+    /// Whether the store is being made out of a filter whose keys have not come into it yet.
     pub(super) fn is_unfinished(&self) -> Result<bool> {
         Ok(self.description.divided && self.newest_number(FIRST)? == Some(FIRST))
     }
 
-    /// The numbers of all versions from this one on that a listing shows, ascending.
+    /// The numbers of all listed versions from this one on, ascending.
     pub(super) fn listed(&self, from: u64) -> Result<Vec<u64>> {
         let names = self.storage.list(VERSIONS, &listed_from(from))?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| version_number(name)).collect();
@@ -62,8 +62,8 @@ impl Store {
         Ok(numbers)
     }
 
-    /// The highest number of a version, if that is `from` or higher. A network file system may show an old listing, so
-    /// the numbers above its highest are looked up by name.
+    /// The highest number of a version, if it is at least `from`. A network file system may return an old listing, so the
+    /// numbers above its highest are looked up by name.
     pub(super) fn newest_number(&self, from: u64) -> Result<Option<u64>> {
         let Some(mut newest) = self.listed(from)?.pop() else { return Ok(None) };
         while !self.storage.is_object_store()
@@ -82,13 +82,13 @@ impl Store {
     }
 
     /// The newest version. Fails with [`Error::NoVersions`] if the store has none, and with [`Error::Damaged`] or another
-    /// error of its file if that cannot be read.
+    /// error of its file if that file cannot be read.
     pub fn newest(&self) -> Result<Version> {
         for _ in 0..ATTEMPTS {
             let Some(number) = self.newest_number(FIRST)? else { continue };
-            // If it is gone, a vacuum has removed it, and there is a newer one.
+            // If it is gone, a vacuum has removed it, and there is a newer version.
             let Some(version) = self.load(number)? else { continue };
-            // Protects: the name of the version. A power cut must not remove it after something was based on it.
+            // Protects: the version's name. A power cut must not remove a version on which something is based.
             match self.storage.settle(VERSIONS) {
                 Err(error) if needs_no_sync(&error) => {}
                 outcome => outcome?,
@@ -103,10 +103,10 @@ impl Store {
         })
     }
 
-    /// The version of this number; [`Error::NoSuchVersion`] if it was vacuumed or never made.
+    /// The version of this number; [`Error::NoSuchVersion`] if it was vacuumed or never existed.
     pub fn version(&self, number: u64) -> Result<Version> {
         match self.load(number)? {
-            // In an object store, another text can have the number of a version that was vacuumed.
+            // In an object store, another text can have the number of a vacuumed version.
             Some(version) if self.newest()?.keeps(number) => Ok(version),
             _ => Err(self.no_such_version(number)?),
         }
@@ -117,7 +117,7 @@ impl Store {
         Ok(Error::NoSuchVersion { path: self.root.clone(), number, newest })
     }
 
-    /// All versions that exist, the oldest first, without versions that a vacuum is removing.
+    /// All versions that exist, the oldest first, without the versions that a vacuum is removing.
     pub fn log(&self) -> Result<Vec<Version>> {
         let numbers = self.listed(FIRST)?;
         let loaded = numbers.into_iter().filter_map(|number| self.load(number).transpose());
@@ -127,11 +127,12 @@ impl Store {
         Ok(versions)
     }
 
-    /// The version on which the commit with this application's token was based; the newest if that commit was not made.
+    /// The version on which the commit with this application's token was based; the newest version if there was no such
+    /// commit.
     ///
     /// A retry that reads this version gets the first attempt's answers. If the application skipped the number, this is
-    /// the version before its next token. The version before its last token always exists; fails with
-    /// [`Error::NoSuchVersion`] if one before an earlier token was vacuumed.
+    /// the version before its next token. The version before its last token always exists. Fails with
+    /// [`Error::NoSuchVersion`] if the version before an earlier token was vacuumed.
     pub fn before(&self, application: &str, number: u64) -> Result<Version> {
         let at_or_after =
             |version: &Version| version.tokens.get(application).filter(|done| done.number >= number).cloned();
@@ -150,7 +151,7 @@ impl Store {
                 let until = self.description.retention.map(|_| done.epoch);
                 return Ok(Version { until, ..base });
             }
-            // After a commit with a later token, a vacuum may have removed the base of this one.
+            // After a commit with a later token, a vacuum may have removed the base of this token.
             if now.number == newest.number {
                 return Err(self.no_such_version(done.base)?);
             }
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
     use crate::disk::Disk;
 
-    /// A disk whose folders cannot be synced, for this reason.
+    /// A disk that fails, with this error, to sync folders.
     #[derive(Debug)]
     struct Unsynced(Errno);
 
@@ -176,8 +177,8 @@ mod tests {
         }
     }
 
-    /// Without the right to sync, or on a file system that has no such call, readers go on; on a disk that fails, a power
-    /// cut could take the version back that they have answered from.
+    /// Without the right to sync, or on a file system without that call, readers continue. On a disk that fails, they do
+    /// not: a power cut could undo the version from which they answered.
     #[test]
     fn a_version_is_read_without_a_sync_for_a_lack_of_rights_and_not_where_the_disk_fails() {
         let dir = tempfile::tempdir().unwrap();

@@ -9,8 +9,8 @@ use crate::info::Facts;
 use crate::{Info, Reader, Retention};
 
 impl StoreReader {
-    /// The version in numbers. This opens no file of a shard, and a run only if some shards have folded it. A run that cannot
-    /// be read counts whole; [`verify`](Self::verify) returns the reason.
+    /// The version in numbers. Opens no file of a shard, and a run only if some shards have folded it. A run that cannot
+    /// be read counts in full; [`verify`](Self::verify) returns the reason.
     pub fn info(&self) -> StoreInfo {
         let version = self.version();
         let pending = (0..).zip(&version.runs);
@@ -18,9 +18,9 @@ impl StoreReader {
         StoreInfo::of(&self.store, version, pending.fold(0, u64::saturating_add))
     }
 
-    /// All shards together, as one filter describes itself; every file is opened. Regions and generation describe a shard at
-    /// its creation, and nothing is forecast. Pending records count among `entries` and `inserted`, as in
-    /// [`StoreInfo::entries`]; all else, the load too, is that of the files.
+    /// All shards together, as one filter describes itself. Opens every file. Regions and generation describe a shard at
+    /// its creation, and there is no forecast. Pending records count among `entries` and `inserted`, as in
+    /// [`StoreInfo::entries`]; all other numbers, the load too, are those of the files.
     pub fn filter_info(&self) -> Result<Info> {
         let own = &self.store.description;
         let (identity, policy) = own.options(0).design(self.store.path())?;
@@ -49,7 +49,7 @@ impl StoreReader {
         all.load = (all.entries + all.digits + quarantined) as f64 / all.slots.max(1) as f64;
         let StoreInfo { version, pending, bytes, bits_per_key, expected_false_positive_rate, .. } =
             self.info();
-        // The load of the files.
+        // The load counts only the files.
         all.entries += pending;
         all.inserted += pending;
         all.uuid = own.uuid;
@@ -67,21 +67,21 @@ impl StoreReader {
 pub struct StoreInfo {
     /// The number of the version.
     pub version: u64,
-    /// Shards that have a file; all others have only pending records.
+    /// How many shards have a file; the others have at most pending records.
     pub files: u64,
-    /// Runs that are not folded into all shards.
+    /// How many runs are not folded into all shards.
     pub runs: u64,
-    /// Records in the runs that are not in the files of their shards yet.
+    /// How many records of the runs are not yet in the files of their shards.
     pub pending: u64,
-    /// Bytes of all runs.
+    /// How many bytes all runs have.
     pub run_bytes: u64,
     /// Entries in the files of all shards, plus `pending`: the most entries that the files can have once all records are
-    /// folded. A set has fewer then if a filter cannot distinguish some of the keys. Any other store may have fewer: a record
-    /// may add a further copy of a key, remove one, or refresh a key that is there.
+    /// folded. There are fewer in a set if a filter cannot distinguish some of the keys. There may be fewer in other
+    /// stores: a record may add a further copy of a key, remove one, or refresh a key that is present.
     pub entries: u64,
-    /// Bytes of all files of shards, and of all runs.
+    /// How many bytes all files of shards and all runs have.
     pub bytes: u64,
-    /// Bits of the files per entry; `None` while there are no entries.
+    /// Bits of the files per entry; `None` without entries.
     pub bits_per_key: Option<f64>,
     /// The chance that a key never inserted is found: the mean of the shards' rates, as such a key belongs to each shard
     /// with the same chance.

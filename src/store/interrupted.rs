@@ -1,16 +1,17 @@
-//! The real code over a storage in memory: at each of its calls others commit and vacuum, and each of its calls fails.
-//! `model.rs` has every order of all steps, in a small model; this has the code itself, interrupted once.
+//! The real code over a storage in memory. At each of its storage calls, other processes commit and vacuum; and each of
+//! its calls fails. `model.rs` tries every order of all steps, in a small model; this test has the code itself,
+//! interrupted once.
 //!
 //! Invariants checked:
 //!
-//! 1. No number of a version is given twice, and no two versions are made with one token. In an object store, numbers
-//!    that were vacuumed can be given again, to versions that do not count.
+//! 1. No version number is used twice, and no two versions have one token. In an object store, numbers of vacuumed
+//!    versions can be used again, by versions that do not count.
 //! 2. A commit that was reported is in the newest version. A commit that was reported as failed is in no version, unless
 //!    the error says that this is unknown.
-//! 3. All versions that stay are there, with the files that they name.
-//! 4. Whatever failed, the same commit with the same token succeeds afterwards, or is already there.
+//! 3. All versions that must stay exist, with the files that they name.
+//! 4. After any failure, the same commit with the same token succeeds, or has already succeeded.
 //!
-//! That this can fail: storages that ask nobody before the last step of a put, or that keep drafts, break invariant 1.
+//! That this test can fail: storages whose put does not ask before its last step, or that keep drafts, break invariant 1.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -54,12 +55,12 @@ impl Shared {
         Self { memory, store: Store::found(store).unwrap() }
     }
 
-    /// The same store over another storage.
+    /// The same store, over another storage.
     pub(super) fn over(&self, storage: Arc<dyn Storage>) -> Store {
         Store { storage, ..self.store.clone() }
     }
 
-    /// A change of one shard, whose file is in its place.
+    /// A change of one shard, whose file is already in its place.
     pub(super) fn change(&self, base: u64, shard: u32, token: Option<Token>) -> Change {
         let uuid = new_uuid(&self.store.root).unwrap();
         self.memory.put(&files::shard(shard, &Name { base, uuid }), b"keys");
@@ -85,7 +86,7 @@ impl Shared {
         self.store.commit(&self.change(base, shard, token))
     }
 
-    /// Another process does something, as far as it can.
+    /// Another process does this, as far as it can.
     pub(super) fn intrude(&self, deed: Operation) {
         let _ = match deed {
             Operation::Commit(shard, token) => {
@@ -106,7 +107,7 @@ impl Shared {
             let number = version_number(&name["versions/".len()..]).unwrap();
             let version = Version::decode(&PathBuf::from(&name), &bytes, number, &self.store.description);
             let version = version.map_err(|error| error.to_string())?;
-            // A stray may have the token of another commit.
+            // A stray may have another commit's token.
             if !has_drafts && !newest.keeps(number) {
                 continue;
             }
@@ -133,13 +134,13 @@ impl Shared {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operation {
-    /// Of a shard, perhaps with the token of this number.
+    /// A commit that changes a shard, perhaps with the token of this number.
     Commit(u32, Option<u64>),
     Vacuum,
 }
 use Operation::*;
 
-/// What others do between two calls of the process under test.
+/// What other processes do between two calls of the process under test.
 const INTRUSIONS: [&[Operation]; 9] = [
     &[Commit(0, None)],
     &[Commit(1, None)],
@@ -162,7 +163,7 @@ const PROGRAMS: [Program; 3] = [
     |store, _| store.vacuum(&Vacuum::default().keep(2).grace(Duration::ZERO)).map(|_| None),
 ];
 
-/// Runs all programs, interrupted before each of their calls by each intrusion, over a storage that `around` makes.
+/// Runs all programs over a storage that `around` makes. Each intrusion interrupts each of their calls.
 fn interrupted(shared: fn() -> Shared, around: fn(Arc<Memory>) -> Arc<dyn Storage>) -> Result<usize, String> {
     let mut runs = 0;
     for (program, intrusion) in PROGRAMS.iter().flat_map(|program| INTRUSIONS.map(|deeds| (program, deeds))) {
@@ -214,7 +215,7 @@ fn others_at_any_call_break_no_invariant() {
     }
 }
 
-/// A storage that leaves a part of a put out.
+/// A storage that leaves out a part of a put.
 #[derive(Debug)]
 struct Careless {
     memory: Arc<Memory>,
@@ -237,7 +238,7 @@ impl Storage for Careless {
         }
         self.memory.put_if_absent(name, draft, bytes, &mut || {
             let is_due = due();
-            // Whoever removed it has removed nothing.
+            // Restores the draft if another process has removed it.
             self.memory.put(draft, bytes);
             is_due
         })
@@ -288,8 +289,8 @@ fn without_a_look_after_the_put_commits_are_lost_in_an_object_store() {
     assert!(how.contains("a commit is lost"), "{how}");
 }
 
-/// Without a token, a second attempt cannot recognize the first. So a commit that a vacuum has passed is not repeated, and
-/// its error says that it may be there. After any other error it is not there.
+/// Without a token, a second attempt cannot recognize the first. So a commit that a vacuum has passed is not repeated,
+/// and its error says that the version may exist. After any other error it does not exist.
 #[test]
 fn a_commit_without_a_token_that_a_vacuum_passes_is_told_and_not_made_again() {
     let mut passed = 0;
@@ -334,12 +335,12 @@ fn a_commit_without_a_token_that_a_vacuum_passes_is_told_and_not_made_again() {
     assert!(passed > 0);
 }
 
-/// Each call of a commit fails, in each way.
+/// Each storage call of a commit fails, in each way that a call can fail.
 #[test]
 fn a_call_that_fails_leaves_no_doubt_that_is_not_told() {
     let mut unknown = 0;
     for verdict in [Verdict::Failed, Verdict::Taken, Verdict::Reported, Verdict::Unknown] {
-        // With `and_after`, all later calls fail too.
+        // With `and_after`, all later calls also fail.
         let each = (0..30).flat_map(|at| [(at, false), (at, true)]);
         let each = each.flat_map(|how| [(how, Shared::new()), (how, Shared::of_objects())]);
         for ((at, and_after), shared) in each {
@@ -381,7 +382,7 @@ fn a_call_that_fails_leaves_no_doubt_that_is_not_told() {
     assert!(unknown > 4, "{unknown}");
 }
 
-/// Another version comes after the put, and cannot be read: the version that was put may count.
+/// Another version follows the one that was put, and cannot be read: the version that was put may count.
 #[test]
 fn a_look_after_the_put_that_reads_nothing_leaves_a_doubt_that_is_told() {
     let shared = Arc::new(Shared::of_objects());
@@ -437,7 +438,7 @@ fn what_a_reader_would_refuse_is_refused_before_it_is_published() {
         }
         assert_eq!(shared.store.newest().unwrap().number, 1);
     }
-    // As much as may be: the last application finds no room, and all others go on.
+    // As much as is allowed: the last application finds no room, and all others continue.
     for number in 0..16 {
         let token = Token { state: "x".repeat(1 << 20), ..Token::new(format!("a{number}"), 1) };
         match (shared.commit(0, Some(token)), number) {

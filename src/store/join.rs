@@ -1,4 +1,4 @@
-//! One filter out of a store: the regions of all shards, one after the other.
+//! Makes one filter out of a store: the regions of all shards, one after the other.
 
 use std::path::Path;
 
@@ -9,12 +9,13 @@ use crate::error::IoContext;
 use crate::{Options, Reader};
 
 impl StoreReader {
-    /// Joins all shards of this version into a new filter at `destination`, with all that is pending. It answers as the
-    /// store does, false positives included: see [`Reader::join_to`]. [Copies](crate::store::Store::copies) are not read.
+    /// Joins all shards of this version, with their pending records, into a new filter at `destination`. The filter
+    /// answers as the store does, false positives included: see [`Reader::join_to`]. Does not read
+    /// [copies](crate::store::Store::copies).
     ///
-    /// `progress` gets the number of regions written, and of all.
+    /// `progress` receives the number of regions written, and of all.
     pub fn join_to(&self, destination: impl AsRef<Path>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<()> {
-        // A shard without a file, or with anything pending, is folded into a temporary file.
+        // A shard without a file, or with pending records, is folded into a temporary file.
         let folder = tempfile::tempdir().at(&std::env::temp_dir(), "create a folder in")?;
         let strict = self.store().read_strictly(self.version().clone());
         let reader = |shard| -> Result<Reader> {

@@ -1,25 +1,26 @@
 //! Every order in which two committers, a reader and a vacuum can take turns and die, in a small model.
 //!
-//! A process runs one of the programs below, one step at a time and in any order with the others, and can die between
-//! any two steps. A listing is one step, and so is each change of a folder. The vacuum has no grace: whatever it may
-//! ever remove, it removes at once. Power cuts are left to `tests/store`, which has the real operations.
+//! A process runs one of the programs below, one step at a time and in any order with the others, and can die between any
+//! two steps. A listing is one step, and so is each change of a folder. The vacuum has no grace: it removes at once
+//! whatever it may ever remove. Power cuts are left to `tests/store`, which has the real operations.
 //!
 //! Invariants checked, in every state that can be reached:
 //!
-//! 1. Every version that is to stay is there, and names files that are there: those from what a vacuum has published on,
-//!    and the base of each application's last token. Each token here is of an application of its own.
-//! 2. What was acknowledged is in the newest version; a commit that was refused is in none.
-//! 3. A version has everything of the one before it, but for the shards that it changes itself.
+//! 1. Every version that must stay exists, and names files that exist. These are the versions from `first` of the last
+//!    vacuum's version on, and the base of each application's last token. Each token here belongs to an application of
+//!    its own.
+//! 2. An acknowledged commit is in the newest version; a refused commit is in none.
+//! 3. A version has everything of the previous version, except for the shards that it changes itself.
 //! 4. No token is in two versions.
-//! 5. A reader finds the files of its version, or is told that it was vacuumed.
-//! 6. From every state, all processes that live can come to their ends, and a last vacuum then leaves exactly the newest
-//!    version, the bases of its tokens, and the files that these name.
+//! 5. A reader finds the files of its version, or learns that the version was vacuumed.
+//! 6. From every state, all live processes can reach their ends. A last vacuum then leaves exactly the newest version,
+//!    the bases of its tokens, and the files that these name.
 //!
-//! All this holds in a folder and in an object store, where a number that was vacuumed can be given again. A version that
-//! got such a number does not count: invariants 3 and 4 are of versions that do.
+//! All this holds in a folder and in an object store, in which the number of a vacuumed version can be used again. A
+//! version with such a number does not count: invariants 3 and 4 are about versions that count.
 //!
-//! That the model is of this code: the real code makes the very calls to the storage and the disk that the programs
-//! name, in their order. That the model can fail: each of a list of changes to the programs violates an invariant.
+//! That the model is of this code: the real code makes the calls to the storage and the disk that the programs name, in
+//! the same order. That the model can fail: each of a list of changes to the programs violates an invariant.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -39,17 +40,17 @@ use crate::{Batches as _, Options};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
-    /// Chooses the version that the update is based on.
+    /// Chooses the version on which the update is based.
     Begin,
     /// Makes the file of the shard.
     Seal,
     /// Lists the versions.
     List,
-    /// Reads the newest one; starts over if it is gone.
+    /// Reads the newest version; starts over if it is gone.
     Load,
-    /// Ends if the token is there.
+    /// Ends if the loaded version has the token.
     CheckToken,
-    /// Ends with a conflict if the shard was changed since the base.
+    /// Ends with a conflict if the shard has changed since the base.
     CheckConflict,
     /// Ends with an error if the base is below the fence.
     CheckFence,
@@ -62,7 +63,7 @@ enum Step {
     Link,
     /// In an object store: starts over if the number is taken. Needs no draft.
     Put,
-    /// Starts over if the newest version has a first above the number that was put.
+    /// Starts over if `first` of the newest version is above the number that was put.
     LookAfter,
     DropDraft,
     Acknowledge,
@@ -70,7 +71,7 @@ enum Step {
     SweepDrafts,
     /// Removes the versions below the first that stays, one at a time.
     SweepVersions,
-    /// Removes the files that may go, one at a time.
+    /// Removes the files that may be removed, one at a time.
     SweepFiles,
     /// Opens the file of one shard, then of the other.
     Look,
@@ -87,7 +88,7 @@ const fn calls(step: Step) -> &'static [&'static str] {
         // The second call comes from reading the newest version.
         Load => &["get version", "sync versions"],
         CheckFence => &["measure file"],
-        // The listings are of files that could be removed.
+        // The listings show files that could be removed.
         ReadStaying => &["list versions", "list shards", "list runs", "list incoming"],
         Draft => &["create draft", "write draft", "sync draft"],
         Link => &["link draft"],
@@ -99,7 +100,7 @@ const fn calls(step: Step) -> &'static [&'static str] {
     }
 }
 
-/// The same, in an object store of two shards.
+/// Like `calls`, in an object store of two shards.
 const fn calls_of_objects(step: Step) -> &'static [&'static str] {
     match step {
         List => &["list versions"],
@@ -161,24 +162,24 @@ fn of_objects() -> Programs {
     explorer::Programs(programs().0.iter().map(without).collect())
 }
 
-/// Versions that there can be; number 0 is none.
+/// How many versions there can be; number 0 means none.
 const VERSIONS: usize = 8;
 const SHARDS: usize = 2;
 const TOKENS: usize = 3;
-/// Files of all updates together; file 0 is none.
+/// How many files all updates make together; file 0 means none.
 const FILES: usize = 6;
 
-/// A version. Its file of a shard is 0 where the shard is empty.
+/// A version. Its file of a shard is 0 if the shard is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Version {
     files: [u8; SHARDS],
     since: [u8; SHARDS],
     first: u8,
     fence: u8,
-    /// Bits of the tokens that it has, and of its own.
+    /// Bits of the tokens in the version, and of its own token.
     tokens: u8,
     made: u8,
-    /// The base of each token that it has.
+    /// The base of each token in the version.
     bases: [u8; TOKENS],
 }
 
@@ -187,13 +188,13 @@ impl Version {
         number >= self.first || self.bases.contains(&number)
     }
 
-    /// Bits of the files that it names.
+    /// Bits of the files that the version names.
     fn named(&self) -> u8 {
         self.files.iter().fold(0, |all, file| all | 1 << file)
     }
 }
 
-/// What a process is and does. All share a form, so that a world is small.
+/// The kind and the state of a process. All kinds share one form, so that a world is small.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Process {
     program: u8,
@@ -204,13 +205,13 @@ struct Process {
     base: u8,
     file: u8,
     newest: u8,
-    /// The version that was loaded.
+    /// The version that the process loaded.
     loaded: Version,
-    /// Of a vacuum: bits of the files that stay.
+    /// Of a vacuum: bits of the files that must stay.
     staying: u8,
-    /// The version that its draft was built on; 0 is none.
+    /// The version on which its draft was built; 0 means none.
     draft: u8,
-    /// Updates that may still be begun anew.
+    /// How many updates may still be started over.
     left: u8,
     ended: bool,
     dead: bool,
@@ -222,9 +223,9 @@ struct World {
     /// The version that was published last, and its number.
     last: Version,
     highest: u8,
-    /// Bits of the tokens that some version has made.
+    /// Bits of the tokens that any version has used.
     tokens: u8,
-    /// The base of each file that is there, and the bits of the tokens whose keys it holds.
+    /// The base of each file that exists, and the bits of the tokens whose keys it holds.
     files: [Option<(u8, u8)>; FILES],
     made: u8,
     acknowledged: u8,
@@ -304,7 +305,7 @@ impl World {
                 me.file = self.version(newest).unwrap_or_default().files[usize::from(me.shard)];
             }
             Seal => match (me.file, self.files[usize::from(me.file)]) {
-                // A vacuum has taken what it would copy.
+                // A vacuum has removed the file that the process would copy.
                 (1.., None) => refused(me),
                 (_, copied) => {
                     let file = self.made + 1;
@@ -327,7 +328,7 @@ impl World {
             CheckConflict if process.loaded.since[usize::from(process.shard)] > process.base => refused(me),
             CheckFence if process.base < process.loaded.fence => refused(me),
             ReadStaying => {
-                // The newest version was loaded, and is not read again.
+                // The newest version was already loaded, and is not read again.
                 me.staying |= process.loaded.named();
                 for number in (1..process.newest).filter(|number| process.loaded.bases.contains(number)) {
                     match self.version(number) {
@@ -365,7 +366,7 @@ impl World {
                 }
             }
             LookAfter if self.version(newest).unwrap_or_default().first > process.newest + 1 => {
-                // A vacuum that starts over is like another one.
+                // A vacuum that starts over is like another vacuum.
                 if usize::from(process.program) == VACUUM { me.ended = true } else { start_over(me) }
             }
             DropDraft => me.draft = 0,
@@ -400,7 +401,7 @@ impl World {
                 if missing > 0 && self.files[usize::from(missing)].is_none() && stays {
                     return Err("a reader misses a file, and is not told why".to_owned());
                 }
-                // The other shard is looked into later.
+                // The other shard is looked up later.
                 if process.shard == 0 {
                     (me.shard, me.at) = (1, process.at);
                 }
@@ -425,8 +426,8 @@ impl Model for World {
         if self.is_over() { last_vacuum(*self, programs) } else { Ok(()) }
     }
 
-    /// The world after the next step of this process, and after further steps that no other process can observe: they only
-    /// look at what the process has loaded.
+    /// The world after the next step of this process, and after further steps that no other process can observe: they
+    /// only look at loaded data.
     fn after(&self, index: usize, programs: &Programs) -> Outcome<Vec<Self>> {
         let Some(mut next) = self.one_step(index, programs)? else { return Ok(Vec::new()) };
         loop {
@@ -448,7 +449,7 @@ impl Model for World {
         let process = self.processes[index].filter(|process| !process.dead && !process.ended)?;
         let mut next = *self;
         next.deaths = self.deaths.checked_sub(1)?;
-        // Its draft stays, and nothing else of it matters.
+        // Its draft remains, and nothing else of the process matters.
         let Process { draft, .. } = process;
         next.processes[index] = Some(Process { dead: true, draft, ..Process::new((COMMIT, 0, 0), 0) });
         Some(next)
@@ -459,7 +460,7 @@ impl Model for World {
     }
 }
 
-/// A committer finds that its update is void, and begins another one or gives up.
+/// A committer finds that its update is void, and begins another update or gives up.
 fn refused(me: &mut Process) {
     let part = (usize::from(me.program), me.shard, me.token);
     *me = Process { ended: me.left == 0, ..Process::new(part, me.left.saturating_sub(1)) };
@@ -484,7 +485,7 @@ impl Process {
         }
     }
 
-    /// The version that it publishes on top of the loaded version.
+    /// The version that the process publishes on top of the loaded version.
     fn publishes(&self, number: u8) -> Version {
         let mut version = Version { made: self.token, ..self.loaded };
         if usize::from(self.program) == VACUUM {
@@ -499,7 +500,7 @@ impl Process {
     }
 }
 
-/// A vacuum when all others are gone.
+/// A vacuum after all other processes are gone.
 fn last_vacuum(mut world: World, programs: &Programs) -> Outcome<()> {
     let drafts = world.processes.iter().flatten().any(|process| process.draft > 0);
     world.processes[3] = V.map(|part| Process::new(part, 0));
@@ -538,7 +539,7 @@ const A: Part = Some((COMMIT, 0, 1));
 const B: Part = Some((COMMIT, 0, 2));
 const C: Part = Some((COMMIT, 1, 4));
 
-/// Who takes part, how often an update is made again, and how many die.
+/// Each cast: who takes part, how often an update is made again, and how many die.
 const CASTS: [([Part; 4], u8, u8); 5] = [
     ([A, B, V, None], 1, 1),
     ([A, C, V, None], 0, 2),
@@ -570,7 +571,7 @@ fn no_order_of_steps_and_deaths_breaks_an_invariant() {
 const NAMES: [&str; 3] = ["commit", "vacuum", "read"];
 
 /// The steps left out, and the neighbours swapped, that break an invariant without a power cut. The others change the
-/// order of looks at what is loaded already, or leave out what another step protects too.
+/// order of looks at loaded data, or leave out protection that another step also gives.
 const BREAKING: [&str; 27] = [
     "commit: without Seal",
     "commit: without Load",
@@ -601,7 +602,7 @@ const BREAKING: [&str; 27] = [
     "read: without List",
 ];
 
-/// The same, of an object store. Some need two vacuums while a committer stands still.
+/// Like `BREAKING`, in an object store. Some need two vacuums while a committer stands still.
 const BREAKING_OF_OBJECTS: [&str; 20] = [
     "commit: without Seal",
     "commit: without Load",
@@ -632,7 +633,7 @@ fn removing_or_swapping_steps_breaks_an_invariant() {
     assert_each_breaks(&starts, &of_objects(), &NAMES, &BREAKING_OF_OBJECTS);
 }
 
-/// What a program calls the storage and the disk for.
+/// A program's calls to the storage and the disk.
 fn calls_of(
     programs: &Programs,
     calls: fn(Step) -> &'static [&'static str],
@@ -643,8 +644,7 @@ fn calls_of(
     told
 }
 
-/// Writes down its calls, as `calls_of` does. Calls that only read are written down one level above, where a storage is
-/// called.
+/// Records the calls to the disk, as `calls_of` does. Calls that only read are recorded one level above, at the storage.
 #[derive(Debug, Default)]
 struct Probe(Mutex<Vec<String>>);
 

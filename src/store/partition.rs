@@ -13,7 +13,7 @@ use crate::{Key, KeyHash};
 pub(super) struct Partition {
     pub(super) hashes: Vec<KeyHash>,
     pub(super) indices: Vec<u32>,
-    /// The shards that have hashes, ascending, each with the range of its hashes.
+    /// The shards with hashes, ascending, each with the range of its hashes.
     pub(super) shards: Vec<(u32, Range<usize>)>,
 }
 
@@ -34,7 +34,7 @@ impl Partition {
 }
 
 impl Store {
-    /// The hash of a key under the store's seed; [`CallerHashes`](crate::Error::CallerHashes) if the caller hashes.
+    /// The hash of a key under the store's seed; [`CallerHashes`](crate::Error::CallerHashes) if the caller must hash.
     #[inline]
     pub fn hash(&self, key: impl Key) -> Result<KeyHash> {
         self.hash_of(&key)
@@ -46,7 +46,7 @@ impl Store {
         Ok(hash.ok_or_else(|| crate::Error::CallerHashes { path: self.root.clone() })?)
     }
 
-    /// The hashes of keys. Whether the store can hash them is asked once, so that the loop writes hashes and nothing else.
+    /// The hashes of keys. Checks once whether the store can hash them, so that the loop only writes hashes.
     fn hash_all<K: Key>(&self, keys: &[K]) -> Result<Vec<KeyHash>> {
         // Whether the caller hashes does not depend on the key.
         keys.first().map(|first| self.hash_of(first)).transpose()?;
@@ -79,14 +79,14 @@ impl Store {
     }
 }
 
-/// The threads that seal files where `threads` do other work. More, as each mostly waits for the disk; but not more than 8,
-/// as each may hold a file of 8 MiB in memory, or 16 MiB of an upload.
+/// The number of threads that seal files, if `threads` threads do other work. Larger than `threads`, as each mostly waits
+/// for the disk; but at most 8, as each may hold a file of 8 MiB in memory, or 16 MiB of an upload.
 pub(super) fn to_seal(threads: usize) -> usize {
     threads.max((3 * threads).min(8))
 }
 
-/// Does `work` for each of `all` on a number of threads. A thread takes the next item when it is free, and stops when its
-/// work fails. Returns the outcomes in the order of the items, or the first error.
+/// Does `work` for each of `all` on a number of threads. A free thread takes the next item; it stops when its work fails.
+/// Returns the outcomes in the order of the items, or the first error.
 pub(super) fn divided<T: Send, R: Send>(
     all: Vec<T>,
     threads: usize,

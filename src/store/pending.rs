@@ -15,11 +15,11 @@ use super::version::{RunFile, Version};
 use crate::cuckoo::Expiries;
 use crate::{KeyHash, Kind, Lookup as _, Report};
 
-/// Keys whose lines are asked for before the first of them is looked up.
+/// How many keys have their cache lines prefetched before the first of them is looked up.
 const AHEAD: usize = 16;
 
 impl Store {
-    /// Opens the run that a version names, after comparing it with what the version says.
+    /// Opens the run that a version names, after comparing it with the version's description.
     pub(super) fn open_run(&self, version: &Version, file: &RunFile) -> Result<Run> {
         let name = files::run(&file.name);
         self.opened(&name, version, |path| self.open_run_at(path, file))
@@ -28,7 +28,7 @@ impl Store {
     fn open_run_at(&self, path: &Path, file: &RunFile) -> Result<Run> {
         let run = Run::open(path, &self.options.disk)?;
         if self.storage.is_object_store() {
-            // Once open, a copy that has rotted could not be replaced.
+            // Verified before it is opened: an open copy that has rotted could not be replaced.
             run.verify()?;
         }
         let (head, own) = (run.head(), &self.description);
@@ -50,7 +50,7 @@ impl Store {
 }
 
 impl StoreReader {
-    /// A run of the version, by its place there.
+    /// A run of the version, by its index there.
     pub(super) fn run(&self, place: usize) -> Result<Option<&Run>> {
         let snapshot = &*self.snapshot;
         let (Some(file), Some(opened)) = (snapshot.version.runs.get(place), snapshot.runs.get(place)) else {
@@ -73,7 +73,7 @@ impl StoreReader {
         places.filter_map(|(place, _)| self.run(place).transpose())
     }
 
-    /// The same, to be looked into for many keys.
+    /// Like `pending`, for looking up many keys.
     fn all_pending(&self, shard: u32) -> Result<Vec<&Run>> {
         self.pending(shard).collect()
     }
@@ -89,7 +89,7 @@ impl StoreReader {
         Ok(MergedRecords::new(records))
     }
 
-    /// Records that are pending for a shard.
+    /// How many records are pending for a shard.
     pub(super) fn count_pending(&self, shard: u32) -> Result<u64> {
         let shards = self.store.description.shards;
         self.pending(shard).try_fold(0, |sum, run| {
@@ -99,7 +99,7 @@ impl StoreReader {
     }
 
     /// Whether a later version has merged a shard's pending records with later records. The later ones may have cancelled
-    /// the pending ones, and then no run there shows either.
+    /// the pending ones, and then no run of that version shows either.
     pub(super) fn is_merged_in(&self, later: &Version, shard: u32) -> Result<bool> {
         let (version, shards) = (self.version(), self.store.description.shards);
         let folded = version.folded(shard);
@@ -116,7 +116,7 @@ impl StoreReader {
         Ok(false)
     }
 
-    /// How many records of a run are pending for their shards. Opens it only if some shard has folded it.
+    /// How many records of a run are pending for their shards. Opens the run only if some shard has folded it.
     pub(super) fn count_unfolded(&self, place: usize) -> Result<u64> {
         let (version, shards) = (self.version(), self.store.description.shards);
         let Some(file) = version.runs.get(place) else { return Ok(0) };
@@ -139,8 +139,8 @@ impl StoreReader {
         Ok(Some(run.records_of(slices)))
     }
 
-    /// Takes runs out of a version if all their records are folded there. Looks only into runs that this reader's version
-    /// names too.
+    /// Removes runs from a version if all their records are folded there. Looks only into runs that this reader's version
+    /// also names.
     pub(super) fn drop_folded(&self, next: &mut Version) -> Result<()> {
         let (version, shards) = (self.version(), self.store.description.shards);
         let mut kept = Vec::with_capacity(next.runs.len());
@@ -197,8 +197,8 @@ impl StoreReader {
         self.version().shards.get(&shard).is_some_and(|file| file.epoch < self.now)
     }
 
-    /// The expiry epoch of a key in a shard's file of a forgetting store; 0 if it has expired by the time of the file, or is
-    /// absent.
+    /// The expiry epoch of a key in a shard's file of a forgetting store; 0 if it has expired by the time of the file, or
+    /// is absent.
     fn expires_in_file(&self, shard: u32, hash: KeyHash) -> Result<u64> {
         let epoch = self.version().shards.get(&shard).map_or(0, |file| file.epoch);
         Ok(match self.look(shard, |filter| filter.epochs_left(hash))? {
@@ -219,7 +219,7 @@ impl StoreReader {
         Ok(if last > self.now { last } else { 0 })
     }
 
-    /// Whether a record of this value says that its key is there; not in a counting store. In a set the value is 1.
+    /// Whether a record of this value means that its key is present; not for a counting store. In a set the value is 1.
     #[inline]
     const fn is_there(&self, value: i64) -> bool {
         value > self.now as i64
@@ -234,7 +234,7 @@ impl StoreReader {
     }
 
     /// The copies of a key. With runs they may exceed the highest count. `None` if the shard's file answers the highest
-    /// count: removals change nothing there.
+    /// count: removals then change nothing.
     pub(super) fn copies_in(&self, shard: u32, hash: KeyHash) -> Result<Option<i64>> {
         let own = &self.store.description;
         if own.kind != Kind::Counting {

@@ -16,28 +16,26 @@ use super::version::{RunFile, ShardFile, Version};
 use crate::error::{Error as FilterError, Result as FilterResult};
 use crate::{Key, Lookup, OnDamage, Options, Reader, Report, events};
 
-/// With fewer keys, starting a thread costs more than it saves.
+/// For fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 32_768;
-/// Objects that are fetched at the same time.
+/// How many objects are fetched at the same time.
 const FETCHES: usize = 8;
-/// How often a file is fetched again because others removed it from the cache before it was open.
+/// How often a file is fetched again because other processes removed it from the cache before it was open.
 const REMOVALS: u32 = 100;
-/// Keys that a thread divides by shard at a time.
+/// How many keys a thread divides by shard at a time.
 const BLOCK: usize = 1 << 18;
 
-/// A store open for lookups: a snapshot of one version. Clones share its maps; all methods may be called from any
-/// thread.
+/// A store open for lookups: a snapshot of one version. Clones share its maps; all methods may be called from any thread.
 ///
-/// The file of a shard is opened and mapped at the first lookup in it, after it was compared with what the version
-/// says of it. Once opened, it is read even if a vacuum removes it. Later versions are seen after
-/// [`reload`](Self::reload).
+/// The file of a shard is opened and mapped at the first lookup in it, after a comparison with the version's description.
+/// An open file is read even after a vacuum removes it. Later versions are seen after [`reload`](Self::reload).
 ///
-/// After many lookups in a version with runs, it keeps 2 to 4 bytes of memory for each of their records.
+/// After many lookups in a version with runs, the reader takes 2 to 4 bytes of memory for each record of the runs.
 #[derive(Clone)]
 pub struct StoreReader {
     pub(super) store: Store,
     pub(super) snapshot: Arc<OpenVersion>,
-    /// The epoch by which a forgetting store is judged: the version's, or an update's; 0 in others.
+    /// The epoch by which a forgetting store is judged: the version's, or an update's; 0 in other stores.
     pub(super) now: u64,
 }
 
@@ -80,21 +78,21 @@ impl LeftOpen {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&reader.snapshot));
     }
 
-    /// Closes them, but for what else reads them.
+    /// Closes the files, unless another reader still uses them.
     pub(super) fn take(&self) -> Option<Arc<OpenVersion>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// The filter of a shard, once it was opened.
+/// The filter of a shard, after it was opened.
 #[derive(Clone, Default)]
 struct Opened {
-    /// The store's own file. It goes first: once a copy has failed, it is read.
+    /// The store's own file. It takes precedence over a copy: it is opened once the copy has failed.
     own: OnceLock<Reader>,
     copy: OnceLock<Reader>,
 }
 
-/// A file that is still to open, and where the open file is kept.
+/// A file that is not open yet, and the place for the open file.
 enum Closed<'a> {
     Shard(u32, &'a ShardFile, &'a Opened),
     Run(&'a RunFile, &'a OnceLock<Run>),
@@ -106,11 +104,11 @@ impl Opened {
     }
 }
 
-/// Whether a local copy, or the folder that it was in, is no longer there.
+/// Whether a local copy, or its folder, no longer exists.
 fn is_gone(error: &Error) -> bool {
     match error {
         Error::Filter(FilterError::NotFound { .. }) => true,
-        // A folder that is removed while it is made is reported to exist.
+        // A folder that is removed while it is being made is reported to exist.
         Error::Filter(FilterError::Io { source, .. }) => {
             matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
         }
@@ -124,21 +122,21 @@ impl Store {
         Ok(self.read_version(self.newest()?))
     }
 
-    /// Opens a version for lookups, such as that [before](Self::before) a token.
+    /// Opens a version for lookups, for example the version [before](Self::before) a token.
     pub fn read_version(&self, version: Version) -> StoreReader {
         let now = version.epoch;
         let snapshot = Arc::new(OpenVersion::new(version, self.description.shards));
         StoreReader { store: self.clone(), snapshot, now }
     }
 
-    /// Opens a version for changes, folds and merges: damage is an error. If it were answered by "present", keys would not
-    /// be stored.
+    /// Opens a version for changes, folds and merges: damage is an error. If damage were answered by "present", keys
+    /// would not be stored.
     pub(super) fn read_strictly(&self, version: Version) -> StoreReader {
         let options = self.options.clone().on_damage(OnDamage::Error);
         Self { options, ..self.clone() }.read_version(version)
     }
 
-    /// The same, with the files that the last update has left open.
+    /// Like `read_strictly`, with the files that the last update has left open.
     pub(super) fn read_for_update(&self, version: Version) -> StoreReader {
         let reader = self.read_strictly(version);
         match self.left_open.take() {
@@ -147,8 +145,8 @@ impl Store {
         }
     }
 
-    /// Opens the copy of a shard's file, after comparing it with what the version says; `None` without a copy, or if it
-    /// fails.
+    /// Opens the copy of a shard's file, after comparing it with the version's description; `None` if there is no copy,
+    /// or if it fails.
     pub(super) fn open_copy(&self, shard: u32, file: &ShardFile) -> Option<Reader> {
         let path = self.copies.as_ref()?.folder.join(file.file_name());
         // Damage in a copy is no damage in the store: it must not answer "present".
@@ -161,7 +159,7 @@ impl Store {
         copy.inspect_err(|error| self.refuse_copy(&path, error)).ok()
     }
 
-    /// Notes that a copy failed.
+    /// Records that a copy failed.
     pub(super) fn refuse_copy(&self, path: &Path, error: &Error) {
         events::copy_refused(path, error);
         if let Some(copies) = &self.copies {
@@ -174,12 +172,12 @@ impl Store {
 
     fn sealed_options(&self) -> Options {
         let mut options = self.options.clone().sealed(true).threads(1);
-        // A file that takes the name later was not compared with the version.
+        // A file that later takes the name was not compared with the version.
         options.follow = false;
         options
     }
 
-    /// Opens the file that a version names for a shard, after comparing it with what the version says.
+    /// Opens the file that a version names for a shard, after comparing it with the version's description.
     pub(super) fn open_shard(&self, version: &Version, shard: u32, file: &ShardFile) -> Result<Reader> {
         let name = files::shard(shard, &file.name);
         self.opened(&name, version, |path| {
@@ -194,7 +192,7 @@ impl Store {
         })
     }
 
-    /// Opens the local file of an object that a version names. If that is a copy and fails, it is fetched once more.
+    /// Opens the local file of an object that a version names. A copy that fails is fetched once more.
     pub(super) fn opened<T>(
         &self,
         name: &str,
@@ -226,7 +224,7 @@ impl Store {
         }
     }
 
-    /// The error for a missing file that a version names.
+    /// The error for a file that is missing although a version names it.
     pub(super) fn missing(&self, path: PathBuf, version: &Version) -> Result<Error> {
         let version = version.number;
         let is_vacuumed = !self.newest()?.keeps(version);
@@ -276,8 +274,8 @@ impl StoreReader {
         &self.store
     }
 
-    /// Moves to the newest version; true if that is another one. Files that both versions name stay open.
-    /// If this fails, the version stays as it was.
+    /// Moves to the newest version. Returns true if that is another one. Files that both versions name stay open. If this
+    /// fails, the reader keeps its version.
     pub fn reload(&mut self) -> Result<bool> {
         let newest = self.store.newest()?;
         if newest.number == self.version().number {
@@ -287,12 +285,12 @@ impl StoreReader {
         Ok(true)
     }
 
-    /// A reader of the same version that judges by this epoch, unless its own is later.
+    /// A reader of the same version that judges by this epoch, or by its own epoch if that is later.
     pub(super) fn at(&self, epoch: u64) -> Self {
         Self { now: self.now.max(epoch), ..self.clone() }
     }
 
-    /// A reader of another version, with the files open that both versions name.
+    /// A reader of another version. Files that both versions name stay open.
     pub(super) fn moved_to(&self, newest: Version) -> Self {
         let old = &self.snapshot;
         let mut next = OpenVersion::new(newest, self.store.description.shards);
@@ -312,7 +310,7 @@ impl StoreReader {
     }
 
     /// The filter of a shard, for lookups without this reader; `None` if the shard is empty. Errors as for lookups, and
-    /// [`Error::Pending`] if runs have records of the shard that no reader of its file would find.
+    /// [`Error::Pending`] if runs have records of the shard, which no reader of its file would find.
     pub fn shard(&self, shard: u32) -> Result<Option<&Reader>> {
         if self.count_pending(shard)? > 0 {
             return Err(Error::Pending { path: self.store.path().to_owned(), shard });
@@ -320,9 +318,9 @@ impl StoreReader {
         self.file_of(shard)
     }
 
-    /// The filter in the file of a shard; `None` if it has none, or there is no such shard. The shard's pending records
-    /// are not in it: to look up keys, ask this reader. If there is a [copy](Store::copies), this is the copy, until a
-    /// lookup of this reader fails in it.
+    /// The filter in the file of a shard; `None` if the shard has no file, or does not exist. Its pending records are not
+    /// in the file: to look up keys, use this reader. If there is a [copy](Store::copies), the filter is the copy, until
+    /// one of this reader's lookups in it fails.
     pub fn file_of(&self, shard: u32) -> Result<Option<&Reader>> {
         let OpenVersion { version, filters, opening, .. } = &*self.snapshot;
         let (Some(file), Some(place)) = (version.shards.get(&shard), filters.get(shard as usize)) else {
@@ -338,7 +336,7 @@ impl StoreReader {
         Ok(place.get())
     }
 
-    /// Opens a copy of a shard's file, or else the file. The caller holds the lock for opening.
+    /// Opens a copy of a shard's file or, without one, the file. The caller holds the lock for opening.
     fn open_file(&self, shard: u32, file: &ShardFile, place: &Opened) -> Result<()> {
         let _ = match self.store.open_copy(shard, file) {
             Some(copy) => place.copy.set(copy),
@@ -351,7 +349,7 @@ impl StoreReader {
         Ok(())
     }
 
-    /// Opens the files of these shards and the runs, if they are objects, and fetches them side by side.
+    /// Opens the files of these shards and the runs, if they are objects. Fetches them in parallel.
     pub(super) fn fetch(&self, shards: impl IntoIterator<Item = u32>) -> Result<()> {
         if !self.store.storage.is_object_store() {
             return Ok(());
@@ -364,7 +362,7 @@ impl StoreReader {
         let files = files.filter(|file| matches!(file, Closed::Shard(.., place) if place.get().is_none()));
         let runs = version.runs.iter().zip(runs).filter(|(_, place)| place.get().is_none());
         let closed = files.chain(runs.map(|(file, place)| Closed::Run(file, place))).collect();
-        // If a file cannot be opened, the lookup that needs it fails.
+        // If a file cannot be opened, the lookup that needs it will fail.
         divided(closed, FETCHES, |file| {
             match file {
                 Closed::Shard(shard, file, place) => drop(self.open_file(shard, file, place)),
@@ -379,7 +377,8 @@ impl StoreReader {
         .map(drop)
     }
 
-    /// Looks into the filter of a shard. If that is a copy and fails, looks into the store's own file, now and from then on.
+    /// Looks into the filter of a shard. If the filter is a copy and fails, looks into the store's own file, now and in
+    /// later lookups.
     pub(super) fn look<T>(
         &self,
         shard: u32,
@@ -395,7 +394,8 @@ impl StoreReader {
         }
     }
 
-    /// The store's own file, after a lookup in a filter failed; the error, if that was the store's own file.
+    /// The store's own file, after a lookup in a filter failed. Returns the error if that filter was the store's own
+    /// file.
     #[cold]
     fn after_copy(&self, shard: u32, failed: &Reader, error: FilterError) -> Result<Option<&Reader>> {
         let OpenVersion { version, filters, opening, .. } = &*self.snapshot;
@@ -424,20 +424,20 @@ impl StoreReader {
         }
     }
 
-    /// Reads every page of every file that the version names, as [`Reader::verify`] does, on as many threads as
-    /// [`Options::threads`] says. Returns a result for each file: first shards, by number, then runs, which have no shard,
-    /// the oldest first.
+    /// Reads every page of every file that the version names, as [`Reader::verify`] does, on [`Options::threads`]
+    /// threads. Returns a result for each file: first shards, by number, then runs, which have no shard, the oldest
+    /// first.
     ///
-    /// The result is an error for a file that cannot be opened or differs from what the version says, and for a run with
-    /// damaged pages ([`Error::DamagedRun`] names them all). `progress` gets the number of files read, and of all.
-    /// [Copies](Store::copies) are not read.
+    /// The result is an error for a file that cannot be opened or differs from the version's description, and for a run
+    /// with damaged pages ([`Error::DamagedRun`] names them all). `progress` receives the number of files read, and of
+    /// all. Does not read [copies](Store::copies).
     pub fn verify(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<(Option<u32>, Result<Report>)>> {
         let version = self.version();
         let files = version.shards.keys().map(|shard| (Some(*shard), 0));
         let files: Vec<_> = files.chain((0..version.runs.len()).map(|place| (None, place))).collect();
         let (all, done) = (files.len() as u64, Mutex::new(0));
         divided(files, self.store.options.threads, |(shard, place)| {
-            // The object itself is verified, not the local copy.
+            // Verifies the object itself, not the local copy.
             match (
                 shard.and_then(|shard| Some((shard, version.shards.get(&shard)?))),
                 version.runs.get(place),
@@ -460,7 +460,7 @@ impl StoreReader {
     }
 }
 
-/// The file of a shard is opened at its first lookup, and compared with what the version says.
+/// The first lookup in a shard's file opens the file, and compares it with the version's description.
 impl Lookup for StoreReader {
     type Error = Error;
 
@@ -516,8 +516,8 @@ mod tests {
         Fails,
     }
 
-    /// Opens an object, with these outcomes one after the other and the last one from then on. Returns whether it was
-    /// opened, the number of openings, and how many of these had to fetch the file anew.
+    /// Opens an object: each attempt has the next of these outcomes, and after the last, the last again. Returns whether
+    /// it was opened, how many attempts there were, and how many of these had to fetch the file again.
     fn opened(shared: &Shared, outcomes: &[Opening]) -> (bool, usize, usize) {
         let (name, version) = (files::shard(0, &files::Name { base: 1, uuid: [1; 16] }), FIRST);
         shared.memory.put(&name, b"of the server");
@@ -568,7 +568,7 @@ mod tests {
         update.commit("insert", None).unwrap();
     }
 
-    /// Not what was fetched, nor what is open.
+    /// Verification reads neither the fetched copy nor the open file.
     #[test]
     fn the_object_itself_is_verified() {
         for of_run in [true, false] {

@@ -1,10 +1,10 @@
-//! Committing an update, and moving it to a newer version: only keys that others have changed since are judged again
+//! Commits an update, and moves it to a newer version: only keys that others have changed since are judged again
 //! (`format-spec/STORE.md`, section 7.3).
 //!
 //! Invariants:
 //!
-//! 1. Afterwards each key has the answer that the new base gives. So at most one commit calls a key new, and a retry
-//!    that is judged by the base of the commit gets the answers of the commit.
+//! 1. Afterwards each key has the answer of the new base. So at most one commit calls a key new, and a retry that is
+//!    judged by the base of the commit gets the answers of the commit.
 //! 2. If moving fails, the update stays on its old base with all its keys.
 
 use rustc_hash::FxHashSet;
@@ -21,7 +21,7 @@ use super::version::Version;
 use crate::{KeyHash, Kind};
 
 /// The keys of an update whose answer changed when the update moved to a newer version: the update had called them new,
-/// and another commit has brought them since.
+/// and another commit has inserted them since.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Rejudged {
@@ -30,17 +30,17 @@ pub struct Rejudged {
 }
 
 impl Rejudged {
-    /// The number of the version that judges all keys of the update now.
+    /// The number of the version that now judges all keys of the update.
     pub const fn base(&self) -> u64 {
         self.base
     }
 
-    /// How many keys are not new any more.
+    /// How many keys are no longer new.
     pub fn known(&self) -> u64 {
         self.known.len() as u64
     }
 
-    /// Whether the key of this hash is one of them.
+    /// Whether the key of this hash is among them.
     pub fn has(&self, hash: KeyHash) -> bool {
         self.known.contains(&RecordKey::of(hash))
     }
@@ -48,27 +48,27 @@ impl Rejudged {
 
 impl Update {
     /// Moves the update to the newest version, and judges keys again that other commits have changed since the base.
-    /// Returns the keys that the update had called new, and that are known now.
+    /// Returns the keys that the update had called new, and that are now known.
     ///
     /// An update that rewrites a shard, or has removed keys, stays on its base, and its commit may fail with
-    /// [`Error::Conflict`]. This fails with [`Error::Conflict`] if another commit has removed the last copy of a known key,
-    /// and with [`Error::Expired`] if a vacuum has passed the base.
+    /// [`Error::Conflict`]. This call fails with [`Error::Conflict`] if another commit has removed the last copy of a
+    /// known key, and with [`Error::Expired`] if a vacuum has passed the base.
     pub fn rebase(&mut self) -> Result<Rejudged> {
         let mut rejudged = Rejudged::default();
         self.judge_again(None, &mut rejudged)?;
         Ok(rejudged)
     }
 
-    /// Seals what was changed, and publishes a version with it, as [`Store::commit`](super::Store::commit) does. Publishes
-    /// nothing if no key came or went and there is no token. Seals nothing if a commit with the token was made before.
+    /// Seals the changes, and publishes a version with them, as [`Store::commit`](super::Store::commit) does. Publishes
+    /// nothing without changed keys and without a token. Seals nothing if an earlier commit had the token.
     ///
-    /// If others have changed some of the same keys since the base, this fails with [`Error::Conflict`];
+    /// Fails with [`Error::Conflict`] if others have changed some of the same keys since the base;
     /// [`commit_rebased`](Self::commit_rebased) judges these keys again instead.
     pub fn commit(self, operation: &str, token: Option<Token>) -> Result<Committed> {
         self.commit_with(operation, token, &|_, _| {})
     }
 
-    /// Like [`commit`](Self::commit); `progress` gets the number of files sealed, and of all files to seal.
+    /// Like [`commit`](Self::commit). `progress` receives the number of files sealed, and of all files to seal.
     pub fn commit_with(
         self,
         operation: &str,
@@ -78,9 +78,9 @@ impl Update {
         self.committed(operation, token, false, progress).map(|(committed, _)| committed)
     }
 
-    /// Like [`commit`](Self::commit), but does not fail if others have brought some of the same keys: it
-    /// [rebases](Self::rebase) the update until the commit is made. Returns the keys that are not new after all; report new
-    /// keys to users only then. `progress` gets the number of files sealed, and of all files to seal.
+    /// Like [`commit`](Self::commit), but does not fail if others have inserted some of the same keys: it
+    /// [rebases](Self::rebase) the update until the commit succeeds. Returns the keys that are not new after all; report
+    /// new keys to users only then. `progress` receives the number of files sealed, and of all files to seal.
     ///
     /// After [`Committed::Already`], the answers agree with the commit only if [`Rejudged::base`] is its base. Otherwise
     /// judge all keys again by the version [before](super::Store::before) the token.
@@ -93,8 +93,9 @@ impl Update {
         self.committed(operation, token, true, progress)
     }
 
-    /// Each round judges by the newest version, if the update `rebases`, and seals and commits the records. Rounds after the
-    /// first seal no files of shards: another commit has just changed a shard, and is in conflict with such a file.
+    /// Each round judges by the newest version, if `rebases` is set, and then seals and commits the records. Only the
+    /// first round seals files of shards: in later rounds another commit has just changed a shard, and would conflict
+    /// with such a file.
     fn committed(
         mut self,
         operation: &str,
@@ -111,7 +112,7 @@ impl Update {
             if let Some(done) = token.as_ref().map_or(Ok(None), |token| self.store.done_in(token, &newest))? {
                 return Ok((Committed::Already(done), all));
             }
-            // Others may have brought all of its keys.
+            // Others may have inserted all of its keys.
             if self.touched() == 0 && copies.is_empty() && token.is_none() {
                 self.store.left_open.keep(&self.base);
                 return Ok((Committed::Unchanged, all));
@@ -141,8 +142,8 @@ impl Update {
         }
     }
 
-    /// Whether it has only records of inserts. A working copy does not keep the keys that it took, and a removal does not
-    /// keep the keys that it did not find.
+    /// Whether the update has only records of inserts. A working copy does not know which keys were inserted into it, and
+    /// a removal does not record the keys that it did not find.
     fn has_inserts_alone(&self) -> bool {
         self.shards.iter().all(|held| match held {
             ShardChanges::Records(taken) => !taken.removes(),
@@ -150,8 +151,8 @@ impl Update {
         })
     }
 
-    /// Moves to the newest version, and gives it; stays if the update is not one of inserts alone, or if that version has
-    /// the token. Adds the keys that are not new any more to `all`.
+    /// Moves to the newest version, and returns it. Stays if the update has not only inserts, or if that version has the
+    /// token. Adds the keys that are no longer new to `all`.
     fn judge_again(&mut self, token: Option<&Token>, all: &mut Rejudged) -> Result<Version> {
         loop {
             let (newest, base) = (self.store.newest()?, self.base().number);
@@ -176,7 +177,7 @@ impl Update {
         }
     }
 
-    /// Moves to this version. Gives the keys that are not new any more.
+    /// Moves to this version. Returns the keys that are no longer new.
     fn move_to(&mut self, newest: Version) -> Result<Vec<RecordKey>> {
         let now = self.base.moved_to(newest).at(self.base.now);
         let (base, version) = (self.base().number, now.version().number);
@@ -186,7 +187,7 @@ impl Update {
             ShardChanges::Records(taken) => Ok((shard, taken.changed(&again, shard)?)),
             ShardChanges::Rewritten(_) => Ok((shard, Vec::new())),
         })?;
-        // A key that was known and is gone would be new, but the caller has not kept it.
+        // A key that was known and is gone would be new, but the update did not keep it.
         let gone = |all: &[(RecordKey, bool)]| all.iter().filter(|(_, was_there)| *was_there).count() as u64;
         if let Some((shard, _)) = changed.iter().find(|(_, all)| gone(all) > 0) {
             let (path, shard) = (self.store.path().to_owned(), *shard);
@@ -195,7 +196,7 @@ impl Update {
         }
         let mut known = Vec::new();
         let own = &self.store.description;
-        // A copy came all the same, and so did a later time.
+        // A copy still came, and so did a later time.
         let refreshes = own.retention.is_some_and(|retention| retention.refresh);
         let stays = own.kind == Kind::Counting || refreshes || self.prolongs;
         for (shard, all) in changed {

@@ -1,12 +1,12 @@
-//! A run: one sealed file of sorted records, with what a commit changes in all shards (`format-spec/STORE.md`,
-//! section 12.1).
+//! A run: one sealed file of sorted records, with a commit's changes in all shards (`format-spec/STORE.md`, section
+//! 12.1).
 //!
 //! Invariants:
 //!
 //! 1. Records ascend by key. The records of a shard are one slice, in the order in which a fold inserts them.
 //! 2. A page is compared with its checksum, by a system call, before it is used through the map. So a block that the
-//!    medium cannot give back is an error.
-//! 3. The numbers in a head are used only after they were compared with the file's length.
+//!    medium cannot read is an error.
+//! 3. The numbers in a head are used only after a comparison with the file's length.
 
 use std::path::Path;
 
@@ -24,29 +24,29 @@ pub(super) use records::{MergedRecords, Records};
 pub(super) use write::RunWriter;
 
 pub(super) const PAGE: usize = 4096;
-/// Bytes of a page before its checksum.
+/// How many bytes of a page precede its checksum.
 const BODY: usize = PAGE - 4;
-/// Records of a page.
+/// How many records a page has.
 pub(super) const RECORDS: u64 = 341;
 /// The offset of the records' words in a page; their positions come first.
 const WORDS: usize = 8 * RECORDS as usize;
-/// Entries of the index in a page.
+/// How many index entries a page has.
 const ENTRIES: u64 = 1023;
-/// Records that an entry of the index stands for, at most, if they are evenly distributed.
+/// For how many records an index entry stands at most, if they are evenly distributed.
 const RECORDS_AN_ENTRY: u64 = 8;
 const MAX_INDEX_BITS: u32 = 29;
-/// Records that a run has at most.
+/// How many records a run has at most.
 pub(super) const MAX_RECORDS: u64 = u32::MAX as u64;
-/// The highest epoch that any store can have. The epochs of such a store last one millisecond.
+/// The highest epoch of any store. Such a store has epochs of one millisecond.
 const MAX_EPOCHS: u64 = 1 << 53;
 const MAGIC: [u8; 8] = *b"gowkruns";
 const FORMAT: u32 = 1;
 
 const _: () = assert!(WORDS + 4 * RECORDS as usize == BODY && 4 * ENTRIES as usize == BODY);
 
-/// Low bits of `loc` that a record keeps.
+/// How many low bits of `loc` a record stores.
 const LOW: u32 = 13;
-/// High bits of `loc` that a record keeps.
+/// How many high bits of `loc` a record stores.
 const HIGH: u32 = 10;
 const KEY_BITS: u32 = LOW + HIGH;
 
@@ -72,12 +72,12 @@ impl RecordKey {
     }
 }
 
-/// A key, and what the record says of it.
+/// A key and the value of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     pub(super) key: RecordKey,
-    /// In a set 1; in a counting store how many copies came, or went: -256 to 255, and not 0; in a forgetting store the
-    /// expiry epoch.
+    /// In a set 1. In a counting store how many copies were inserted, or removed if negative: -256 to 255, and not 0. In
+    /// a forgetting store the expiry epoch.
     pub(super) value: i64,
 }
 
@@ -90,7 +90,7 @@ const LEAST: i64 = -256;
 const MOST_EPOCHS: i64 = 15;
 
 impl Record {
-    /// The word of the record in a run of this epoch, which is 0 unless the store forgets.
+    /// The word of the record in a run of this epoch; the epoch is 0 if the store does not forget.
     const fn word(self, epoch: u64) -> u32 {
         ((self.value - epoch as i64) as u32) << KEY_BITS | self.key.local
     }
@@ -111,7 +111,7 @@ impl Record {
         }
     }
 
-    /// The records for copies of a key that came, or that went if the number is negative.
+    /// The records for inserted copies of a key, or for removed ones if the number is negative.
     pub(super) fn all_of(key: RecordKey, copies: i64) -> impl Iterator<Item = Self> {
         let mut left = copies;
         std::iter::from_fn(move || {
@@ -121,7 +121,7 @@ impl Record {
         })
     }
 
-    /// The number of records from [`all_of`](Self::all_of).
+    /// How many records [`all_of`](Self::all_of) returns.
     pub(super) const fn needed(copies: i64) -> u64 {
         let most = if copies < 0 { -LEAST } else { MOST };
         copies.unsigned_abs().div_ceil(most as u64)
@@ -135,7 +135,7 @@ pub(super) struct Head {
     pub(super) uuid: [u8; 16],
     pub(super) records: u64,
     pub(super) kind: Kind,
-    /// The epoch of a forgetting store when it was written; 0 in others.
+    /// The epoch of a forgetting store when the run was written; 0 in others.
     pub(super) epoch: u64,
     bits: u32,
 }
@@ -227,7 +227,7 @@ impl Head {
     }
 }
 
-/// Puts bytes into a page, as far as it has room.
+/// Puts bytes into a page, as far as the page has room.
 fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
     page.iter_mut().skip(at).zip(bytes).for_each(|(to, from)| *to = *from);
 }

@@ -1,7 +1,7 @@
-//! Sealing an update: its working copies as files of their shards, and its records as one run, or as
-//! files of the shards that get many (`format-spec/STORE.md`, section 8).
+//! Seals an update: its working copies become files of their shards, and its records become one run, or files of the
+//! shards that get many (`format-spec/STORE.md`, section 8).
 //!
-//! Crash cases: until the commit, files that no version names. A vacuum removes them.
+//! Crash cases: until the commit, there are files that no version names. A vacuum removes them.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -40,12 +40,12 @@ impl Update {
     /// Seals each working copy as a file of its shard, and all records as one run; syncs them and moves them into the
     /// store. No version names them yet: commit a [`Change`] with them, here or in another process.
     ///
-    /// If this fails, the update is lost; the store is as it was.
+    /// If this fails, the update is lost, and the store is unchanged.
     pub fn seal(self) -> Result<Vec<Sealed>> {
         self.seal_with(&|_, _| {})
     }
 
-    /// Like [`seal`](Self::seal); `progress` gets the number of files sealed, and of all files to seal.
+    /// Like [`seal`](Self::seal). `progress` receives the number of files sealed, and of all files to seal.
     pub fn seal_with(mut self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Sealed>> {
         let sealing = SealProgress::new(self.files_to_seal(&[]), progress);
         let mut sealed = self.seal_copies(&sealing)?;
@@ -53,13 +53,13 @@ impl Update {
         Ok(sealed)
     }
 
-    /// The number of files that it is sealed as, if these shards get files for their records.
+    /// How many files sealing makes, if these shards get files for their records.
     pub(super) fn files_to_seal(&self, many: &[u32]) -> u64 {
         let copies = self.shards.iter().filter(|held| matches!(held, ShardChanges::Rewritten(_))).count();
         (copies + many.len()) as u64 + u64::from(self.records_but(many).next().is_some())
     }
 
-    /// Seals the working copies, and keeps none of them.
+    /// Seals the working copies, and removes them from the update.
     pub(super) fn seal_copies(&mut self, sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
         let Self { store, base, shards, .. } = self;
         let kind = store.description.kind;
@@ -78,8 +78,9 @@ impl Update {
         })
     }
 
-    /// The shards that this commit would make due for a fold, mostly by records of this update. Sealing them as files saves
-    /// the fold. None if the base is no longer the newest version: a file may be in conflict where records are not.
+    /// The shards that this commit would make due for a fold, mostly by this update's records. Sealing them as files
+    /// saves the fold. Returns none if the base is no longer the newest version: records may still commit where files
+    /// would be in conflict.
     pub(super) fn with_many(&self, newest: &Version) -> Vec<u32> {
         let (store, base) = (&self.store, &self.base);
         if !store.folds || newest.number != self.base().number {
@@ -113,7 +114,7 @@ impl Update {
         Ok(sealed)
     }
 
-    /// Seals a file with its records for each of these shards. If that fails for a shard, its records are left to the run.
+    /// For each of these shards, seals a file with its records. If that fails for a shard, its records go into the run.
     fn seal_files(&self, many: &[u32], sealing: &SealProgress<'_>) -> Result<Vec<Sealed>> {
         let Self { store, base, scratch, shards, .. } = self;
         let sealed = divided(many.to_vec(), to_seal(store.options.threads), |shard| {
@@ -134,7 +135,7 @@ impl Update {
         Ok(sealed.into_iter().flatten().collect())
     }
 
-    /// Seals one run with the records of all shards that none of these files is for. `None` without records.
+    /// Seals one run with the records of all shards that have no file among `files`. `None` without records.
     fn seal_run(&self, files: &[Sealed]) -> Result<Option<Sealed>> {
         let shards: Vec<u32> = files.iter().filter_map(Sealed::shard).collect();
         let (number, at_most) =
@@ -142,13 +143,13 @@ impl Update {
         if at_most == 0 {
             return Ok(None);
         }
-        // Shards divide the positions in their order.
+        // The positions of one shard's keys all precede those of the next shard.
         let keys = self.records_but(&shards).flat_map(|taken| taken.sorted().into_iter().map(Ok));
         let run = self.store.write_run((number, self.base.now), self.scratch.as_deref(), at_most, keys);
         run.map_err(|error| self.store.given_up(number, error))
     }
 
-    /// The records of shards that are not rewritten and not in this ascending list.
+    /// The records of all shards that are neither rewritten nor in this ascending list.
     fn records_but(&self, shards: &[u32]) -> impl Iterator<Item = &RecordBuffer> {
         let held = (0..).zip(&self.shards).filter(|(shard, _)| shards.binary_search(shard).is_err());
         held.filter_map(|(_, held)| match held {
@@ -157,7 +158,7 @@ impl Update {
         })
     }
 
-    /// The change, without files yet. Fails if its token or operation cannot be published on `newest`.
+    /// The change, still without files. Fails if its token or operation cannot be published on `newest`.
     pub(super) fn change(&self, operation: &str, token: Option<Token>, newest: &Version) -> Result<Change> {
         let base = self.base().number;
         let change = Change { base, operation: operation.to_owned(), token, sealed: Vec::new() };

@@ -1,4 +1,4 @@
-//! A file that an update has sealed, described by a small value that a task can send to the process that commits.
+//! A file that an update has sealed, described by a small value that a task can send to the committing process.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::version::{RunFile, ShardFile, Version};
 use crate::system::new_uuid;
 use crate::{Info, Kind};
 
-/// A new file of a shard, or a run, synced and under its name, that no version names yet.
+/// A new file of a shard, or a run, synced and under its name. No version names it yet.
 ///
 /// It can be serialized, sent to another process, and committed there. A vacuum removes the file if it is never
 /// committed.
@@ -30,7 +30,7 @@ pub struct Sealed {
     pub(super) bytes: u64,
     pub(super) entries: u64,
     pub(super) rate: f64,
-    /// Whether it is a [fold](super::Store::fold_shard), which brings no change.
+    /// Whether it is a [fold](super::Store::fold_shard), which changes no answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) fold: bool,
     /// Its epoch, in a forgetting store; 0 in others.
@@ -44,7 +44,7 @@ impl Sealed {
         self.shard
     }
 
-    /// The number of the version that it is based on.
+    /// The number of the version on which it is based.
     pub const fn base(&self) -> u64 {
         self.base
     }
@@ -63,7 +63,7 @@ impl Sealed {
         Name { base: self.base, uuid: self.uuid }
     }
 
-    /// The file of a shard in the version of this number. What is pending in its base was folded into it.
+    /// The file of a shard in the version of this number. Records pending in its base were folded into it.
     pub(super) const fn shard_file(&self, since: u64) -> ShardFile {
         ShardFile {
             name: self.name(),
@@ -110,8 +110,8 @@ impl Store {
         })
     }
 
-    /// Writes a run of these keys, which ascend, and puts it into its place; `None` if nothing comes or goes. In a
-    /// forgetting store, it leaves out keys that have expired in this epoch.
+    /// Writes a run of these keys, which ascend, and puts it into its place; `None` if no record is left. In a forgetting
+    /// store, leaves out keys that have expired in this epoch.
     pub(super) fn write_run(
         &self,
         (base, epoch): (u64, u64),
@@ -136,8 +136,8 @@ impl Store {
         Ok(Some(Sealed { store, shard, base, uuid, commit, bytes, entries, rate, fold, epoch }))
     }
 
-    /// Removes files that this process has sealed and that no version will ever name, for example after a conflict. The
-    /// vacuum removes the files that this cannot remove.
+    /// Removes files that this process has sealed and that no version will ever name, for example after a conflict. A
+    /// vacuum removes any that this call cannot remove.
     pub(super) fn discard<'a>(&self, sealed: impl IntoIterator<Item = &'a Sealed>) {
         for sealed in sealed {
             let _ = self.storage.delete(&sealed.file());
@@ -160,7 +160,7 @@ fn fill(
     for next in keys {
         let (key, value) = next?;
         match kind {
-            // Records of two runs that hold one key of a set say the same.
+            // Two runs of a set with the same key have equal records.
             Kind::Set => writer.push(Record { key, value: value.min(1) })?,
             Kind::Counting => Record::all_of(key, value).try_for_each(|record| writer.push(record))?,
             Kind::Forgetting if value > epoch as i64 => writer.push(Record { key, value })?,
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
     use crate::{HashKind, Options};
 
-    /// A record holds the epochs from its run's to the expiry of its key, so it cannot hold an expired key.
+    /// A record stores the number of epochs from its run's epoch to the key's expiry, so it cannot hold an expired key.
     #[test]
     fn a_run_of_a_forgetting_store_leaves_out_what_has_expired() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! A Bloom filter of the records that are pending for one shard, in memory: with it most absent keys are not looked up
+//! A Bloom filter of the records that are pending for one shard, in memory. With it, most absent keys are not looked up
 //! in each run.
 //!
-//! Invariant: it has every record that was pending when it was made.
+//! Invariant: it has every record that was pending when it was built.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,27 +9,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::error::Result;
 use super::run::{Record, RecordKey};
 
-/// Records for each word of 64 bits, at most. With three bits a record, all in one word, less than 0.7 % of absent keys
-/// look present: (3 * 4 / 64)^3.
+/// At most this many records for each word of 64 bits. With three bits a record, all in one word, less than 0.7 % of
+/// absent keys look present: (3 * 4 / 64)^3.
 const RECORDS_A_WORD: u64 = 4;
-/// A sieve is made once as many keys were looked up as this part of the records. Reading a record costs about an eighth
-/// of looking up a key in eight runs.
+/// A sieve is built after lookups of as many keys as this part of the records. Reading a record costs about an eighth of
+/// looking up a key in eight runs.
 const WORTH: u64 = 8;
 
-/// The sieve of a shard, made once it is worth its cost.
+/// The sieve of a shard, built once it is worth its cost.
 #[derive(Default)]
 pub(super) struct Sieving {
-    /// Number of keys looked up.
+    /// How many keys were looked up.
     asked: AtomicU64,
-    /// Records pending.
+    /// How many records are pending.
     pending: OnceLock<u64>,
-    /// `None` if a record could not be read: then each lookup finds out whether its key is concerned.
+    /// `None` if a record could not be read: then each lookup finds out whether that concerns its key.
     made: OnceLock<Option<Sieve>>,
 }
 
 impl Sieving {
-    /// The sieve for a lookup of this many keys. If it is due, it is made: `count` counts the records, and `make` makes
-    /// it from them.
+    /// The sieve for a lookup of this many keys. If the sieve is due, builds it: `count` counts the records, and `make`
+    /// builds the sieve from them.
     #[inline]
     pub(super) fn get(
         &self,
@@ -62,7 +62,7 @@ impl Sieving {
 pub(super) struct Sieve(Vec<u64>);
 
 impl Sieve {
-    /// The sieve of these records, at most `most` of them.
+    /// The sieve of these records; `most` is an upper bound of their number.
     pub(super) fn of(most: u64, records: impl IntoIterator<Item = Result<Record>>) -> Result<Self> {
         let words = most.div_ceil(RECORDS_A_WORD).next_power_of_two();
         let mut sieve = Self(vec![0; usize::try_from(words).unwrap_or(usize::MAX)]);
@@ -73,14 +73,14 @@ impl Sieve {
         Ok(sieve)
     }
 
-    /// Whether any record may be of this key.
+    /// Whether any record may have this key.
     #[inline]
     pub(super) fn may_have(&self, key: RecordKey) -> bool {
         let (at, bits) = self.place(key);
         self.0.get(at).is_none_or(|word| word & bits == bits)
     }
 
-    /// The word of a key, and its bits there. The highest bits of a position are the same in the whole shard.
+    /// The word of a key, and its bits in the word. The highest bits of a position are the same in the whole shard.
     #[inline]
     const fn place(&self, key: RecordKey) -> (usize, u64) {
         let position = key.position;

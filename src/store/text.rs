@@ -12,18 +12,18 @@ use super::error::{Error, Result};
 /// The format of `store.toml` and of version files.
 pub(super) const FORMAT: u64 = 1;
 
-/// The most bytes that `store.toml` and version files may have. No valid version is longer: a byte of a string takes at
-/// most six bytes of text, a token's table takes 256 without its strings, a shard's 640, and a run's 320.
+/// The most bytes in `store.toml` or a version file. No valid version is longer: a byte of a string takes at most six
+/// bytes of text, a token's table takes 256 without its strings, a shard's 640, and a run's 320.
 pub(super) const LONGEST: u64 = 1 << 28;
-/// The most TOML tokens in a table of a version, whitespace and newlines included. A table has nine fields of seven tokens. A
-/// parser takes some 50 bytes of memory for each token, whatever it is.
+/// The most TOML tokens in a table of a version, including whitespace and newlines. A table has nine fields of seven
+/// tokens. A parser takes some 50 bytes of memory for each token of any kind.
 pub(super) const TOKENS_OF_TABLE: usize = 80;
 /// The part of the last line before the checksum.
 const SEAL: &str = "# crc32 = ";
 /// The bytes of the last line: [`SEAL`], eight hexadecimal digits, and a newline.
 const SEAL_LENGTH: usize = SEAL.len() + 8 + 1;
 
-/// Whether there is no epoch: the store does not forget.
+/// Whether the epoch is 0: the store does not forget.
 pub(super) const fn is_zero(epoch: &u64) -> bool {
     *epoch == 0
 }

@@ -1,7 +1,7 @@
-//! Changing a store: by records, and by working copies of the shards that get many, which are then sealed and committed
+//! Changes a store: by records, and by working copies of the shards that get many, which are then sealed and committed
 //! (`format-spec/STORE.md`, section 8).
 //!
-//! Crash cases: until the commit, all that an update leaves are files that no version names. A vacuum removes them.
+//! Crash cases: before its commit, an update leaves only files that no version names. A vacuum removes them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,15 +18,15 @@ use crate::Options;
 use crate::write::by_index;
 use crate::{Error as FilterError, Key, KeyHash, Kind};
 
-/// Keys of a batch that are divided by shard at a time.
+/// How many keys of a batch are divided by shard at a time.
 const BLOCK: usize = 1 << 22;
-/// With fewer keys, starting a thread costs more than it saves.
+/// For fewer keys, starting a thread costs more than it saves.
 const KEYS_WORTH_A_THREAD: usize = 8192;
 
-/// Changes to a store, based on one version. Nobody sees them until they are [committed](Self::commit).
+/// Changes to a store, based on one version. Nobody sees them before they are [committed](Self::commit).
 ///
-/// Keys are kept as records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets many
-/// keys gets a working copy and is rewritten instead: no shard before 8192 keys and a sixteenth of its entries, and every
+/// Keys become records in memory, some 50 bytes each, which the commit writes to one run. A shard that gets many keys
+/// gets a working copy and is rewritten instead: no shard before 8192 keys and a sixteenth of its entries, and every
 /// shard at one and a half times as many. Keys go into a working copy without a journal. So the records take at most
 /// about 5 bytes of memory for each entry of the store. Dropping the update removes the working copies.
 ///
@@ -37,17 +37,17 @@ const KEYS_WORTH_A_THREAD: usize = 8192;
 /// update that rewrites a shard and another update that changes a key of that shard. The first to commit wins. The other
 /// gets [`Error::Conflict`], or judges the keys in question again: [`commit_rebased`](Self::commit_rebased).
 ///
-/// Records find room in every shard. A store that must not grow may hold an eighth more keys than its filters take, or
-/// 16384 a shard, before keys are refused.
+/// Records fit into every shard. A store that must not grow may hold an eighth more keys than its filters have room for,
+/// or 16384 a shard, before it refuses keys.
 #[must_use = "an update changes the store only when it is committed"]
 pub struct Update {
     pub(super) store: Store,
     pub(super) base: StoreReader,
     pub(super) scratch: Option<PathBuf>,
     rewrites: bool,
-    /// Whether a key that is there may have got a later expiry.
+    /// Whether a key that is present may have received a later expiry.
     pub(super) prolongs: bool,
-    /// Its records or working copy of each shard.
+    /// For each shard, the update's records or its working copy.
     pub(super) shards: Vec<ShardChanges>,
 }
 
@@ -63,9 +63,9 @@ impl fmt::Debug for Update {
     }
 }
 
-/// The results for the keys of one shard. A key's place is its index among these keys.
+/// The outcome for the keys of one shard. A key's place is its index among these keys.
 struct Outcome {
-    /// The index of each in the batch.
+    /// The index in the batch of each key.
     indices: Vec<u32>,
     /// The places of the keys to report.
     done: Vec<usize>,
@@ -78,8 +78,8 @@ impl Store {
         Ok(self.update_of(self.newest()?))
     }
 
-    /// Begins an update of a version, for example of the version in which the keys were looked up. Commits since then may be
-    /// in conflict with it.
+    /// Begins an update of a version, for example of the version in which the keys were looked up. It may be in conflict
+    /// with later commits.
     pub fn update_of(&self, base: Version) -> Update {
         self.update_over(self.read_for_update(base))
     }
@@ -92,37 +92,37 @@ impl Store {
 
 impl Update {
     /// Makes working copies in this folder, for example on a fast local disk, instead of in the store. They move into the
-    /// store when they are sealed. A killed process leaves its own there, with names like `000000000017-UUID.gowk-…`: remove
-    /// them when no update uses the folder.
+    /// store when they are sealed. A killed process leaves its copies there, with names like `000000000017-UUID.gowk-…`:
+    /// remove them when no update uses the folder.
     pub fn scratch(mut self, folder: impl Into<PathBuf>) -> Self {
         self.scratch = Some(folder.into());
         self
     }
 
-    /// Rewrites every shard that gets keys, however few: for many keys, or if no run is wanted. Call it before inserting.
+    /// Rewrites every shard that gets keys, however few: for many keys, or to avoid a run. Call it before inserting.
     pub fn rewriting(mut self) -> Self {
         self.rewrites = true;
         self
     }
 
-    /// The folder that [`scratch`](Self::scratch) gave.
+    /// The folder that [`scratch`](Self::scratch) set.
     pub fn scratch_folder(&self) -> Option<&Path> {
         self.scratch.as_deref()
     }
 
-    /// The version that the update is based on.
+    /// The version on which the update is based.
     pub fn base(&self) -> &Version {
         self.base.version()
     }
 
-    /// Shards that a commit would change.
+    /// How many shards a commit would change.
     pub fn touched(&self) -> usize {
         self.shards.iter().filter(|held| held.is_touched()).count()
     }
 
-    /// Takes all keys, and calls `done` with the indices that `operation` reports, in any order.
+    /// Processes all keys, and calls `done` with the indices that `operation` reports, in any order.
     ///
-    /// In a forgetting store `expiry` gives the expiry epoch of the key at an index.
+    /// In a forgetting store, `expiry` returns the expiry epoch of the key at an index.
     pub(super) fn take_all<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -144,8 +144,8 @@ impl Update {
         Ok(by_index(refused))
     }
 
-    /// The keys, cut into one part for each thread that is worth starting. Each part comes with the index of its first key, and
-    /// has its keys sorted by shard.
+    /// The keys, cut into one part for each thread that is worth starting. Each part has the index of its first key, and
+    /// its keys sorted by shard.
     fn partition<K: Key + Sync>(&self, keys: &[K]) -> Result<Vec<(u32, Partition)>> {
         let threads = self.store.options.threads.min(keys.len() / KEYS_WORTH_A_THREAD).max(1);
         let part = keys.len().div_ceil(threads).max(1);
@@ -153,7 +153,7 @@ impl Update {
         divided(parts, threads, |(start, keys)| Ok((start, self.store.partition(keys)?)))
     }
 
-    /// Takes the keys of a block that starts at this index, on a thread for each part.
+    /// Processes the keys of a block that starts at this index, on a thread for each part.
     fn take_block(
         &mut self,
         first: usize,
@@ -194,8 +194,8 @@ fn gather(parts: &[(u32, Partition)], shard: u32) -> (Vec<KeyHash>, Vec<u32>) {
 }
 
 impl Store {
-    /// [`Error::Expired`] if a vacuum has given up updates on this base, and so may have removed their files; otherwise the
-    /// error itself.
+    /// [`Error::Expired`] if a vacuum has given up updates on this base, and so may have removed their files; otherwise
+    /// the original error.
     pub(super) fn given_up(&self, base: u64, error: Error) -> Error {
         match self.newest() {
             Ok(Version { fence, .. }) if fence > base => {

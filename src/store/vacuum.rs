@@ -1,14 +1,14 @@
-//! Removing what no reader and no update needs any more (`format-spec/STORE.md`, section 9).
+//! Removes files that no reader and no update needs any more (`format-spec/STORE.md`, section 9).
 //!
 //! Invariants:
 //!
-//! 1. Nothing is removed before a version says so: its `first` and its `fence` are the lowest numbers of versions that
-//!    stay, and that updates may be based on. The bases of its tokens stay too, so that retries find them.
+//! 1. Nothing is removed before a version says so: its `first` is the lowest number of a version that stays, and its
+//!    `fence` the lowest on which updates may be based. The bases of its tokens also stay, so that retries find them.
 //! 2. Drafts are removed before versions: see `commit.rs`.
-//! 3. A file is removed only if no version that stays names it, and if the update that made it cannot be committed.
+//! 3. A file is removed only if no remaining version names it, and if the update that made it can no longer be committed.
 //!
-//! Crash cases: the next vacuum removes what this one did not. If a power cut undoes the removal of a version, that version
-//! is below `first` of the newest one, so readers know that its files may be gone.
+//! Crash cases: the next vacuum removes what this one did not. If a power cut undoes the removal of a version, that
+//! version is below `first` of the newest version, so readers know that its files may be gone.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -23,9 +23,9 @@ use super::version::{FIRST, Version};
 use crate::events;
 use crate::system::new_uuid;
 
-/// The operation of the version that a vacuum makes.
+/// The operation of a version that a vacuum makes.
 const VACUUM: &str = "vacuum";
-/// The fewest versions for which a commit vacuums: that makes a version too, and lists every folder.
+/// A commit vacuums only if at least this many versions can go: a vacuum also makes a version, and lists every folder.
 const WORTH: u64 = 16;
 
 /// What a vacuum keeps.
@@ -33,10 +33,10 @@ const WORTH: u64 = 16;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Vacuum {
-    /// How many of the newest versions stay whatever their age: at least 1; 0 means 1.
+    /// How many of the newest versions stay at any age: at least 1; 0 means 1.
     pub keep: u64,
     /// A version stays for this long after the next one was made, so that readers and updates that began with it can
-    /// finish. Files of updates that are based on it stay as long.
+    /// finish. Files of updates that are based on it stay equally long.
     #[cfg_attr(feature = "serde", serde(serialize_with = "millis"))]
     pub grace: Duration,
 }
@@ -67,7 +67,7 @@ impl Vacuum {
     }
 }
 
-/// What a vacuum has removed.
+/// What a vacuum removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Vacuumed {
@@ -75,15 +75,15 @@ pub struct Vacuumed {
     pub version: Option<u64>,
     /// Versions removed.
     pub versions: u64,
-    /// Files of shards and runs removed, and what updates and commits had left.
+    /// Files of shards and runs removed, and leftovers of updates and commits.
     pub files: u64,
-    /// Bytes of all these.
+    /// How many bytes these files had.
     pub bytes: u64,
-    /// Files and folders that do not belong to a store. They stay.
+    /// Files and folders that do not belong to a store. They are not removed.
     pub foreign: u64,
-    /// Uploads in parts that killed processes had left in an object store, given up now. Their bytes are not known.
+    /// Uploads in parts, left in an object store by killed processes and now aborted. Their bytes are not known.
     pub uploads: u64,
-    /// Whether the server would not list such uploads, so that they stay.
+    /// Whether the server refused to list such uploads, so that they remain.
     pub uploads_hidden: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct Vacuumed {
 struct Cutoffs {
     /// The lowest number of a version that stays for its age or its number.
     first: u64,
-    /// The lowest number of a version that updates may have as their base.
+    /// The lowest number of a version on which updates may be based.
     fence: u64,
 }
 
@@ -104,7 +104,7 @@ struct VacuumPlan {
     is_new: bool,
 }
 
-/// What stays.
+/// The versions and files that stay.
 struct Staying {
     /// Versions that the last tokens of applications are based on, ascending.
     bases: Vec<u64>,
@@ -115,14 +115,14 @@ struct Staying {
 }
 
 impl Store {
-    /// Removes versions that are not to be kept, files that only they name, and files of updates that can no longer be
+    /// Removes versions that need not be kept, files that only they name, and files of updates that can no longer be
     /// committed.
     ///
-    /// Readers of a version that was removed get [`Error::Vacuumed`] at the next shard that they have not opened yet, and
-    /// updates that are based on one get [`Error::Expired`]. Nothing is removed if a version that stays cannot be read.
+    /// Readers of a removed version get [`Error::Vacuumed`] at the next shard that they have not opened yet. Updates
+    /// based on a removed version get [`Error::Expired`]. Nothing is removed if a version that stays cannot be read.
     ///
-    /// The version that each application's last commit with a [`Token`] was based on stays, whatever its age, so that a
-    /// retry is judged as the first attempt was. A commit with a higher token, even of no change, lets it go.
+    /// The version on which each application's last commit with a [`Token`] was based stays, whatever its age, so that a
+    /// retry is judged as the first attempt was. A commit with a higher token, even without changes, releases it.
     pub fn vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
         self.left_open.take();
         let mut vacuumed = Vacuumed::default();
@@ -152,8 +152,8 @@ impl Store {
         Ok(vacuumed)
     }
 
-    /// What a vacuum would remove now. This removes nothing and makes no version, but lists all folders and measures each
-    /// file that would go.
+    /// What a vacuum would remove now. Removes nothing and makes no version, but lists all folders and measures each file
+    /// that would be removed.
     pub fn would_vacuum(&self, vacuum: &Vacuum) -> Result<Vacuumed> {
         let plan = loop {
             if let Some(plan) = self.plan(&self.newest()?, vacuum)? {
@@ -179,8 +179,8 @@ impl Store {
         Ok(vacuumed)
     }
 
-    /// Vacuums after the commit of a version, if the store's description says so and enough can go. If that fails, the
-    /// commit has not: the next one tries again.
+    /// Vacuums after the commit of a version, if the store's description says so and enough can be removed. A failure of
+    /// the vacuum does not fail the commit: the next commit tries again.
     pub(super) fn vacuum_after(&self, version: &Version) {
         let Some(vacuum) = self.description.auto_vacuum else { return };
         let outcome = self
@@ -191,7 +191,7 @@ impl Store {
         }
     }
 
-    /// Whether at least as many versions can go as are kept, and no fewer than [`WORTH`]. Reads at most one version.
+    /// Whether at least as many versions can be removed as are kept, and at least [`WORTH`]. Reads at most one version.
     fn is_worth_a_vacuum(&self, newest: &Version, vacuum: &Vacuum) -> Result<bool> {
         // The lowest version that would stay.
         let stays = newest.first.saturating_add(vacuum.keep.max(WORTH));
@@ -218,9 +218,9 @@ impl Store {
         Ok(staying.map(|staying| VacuumPlan { limits: known, staying, is_new: false }))
     }
 
-    /// Which versions and updates stay, by their number and age. Neither number is lower than in `newest`.
+    /// Which versions and updates stay, by number and age. Neither number is lower than in `newest`.
     fn limits(&self, newest: &Version, vacuum: &Vacuum) -> Cutoffs {
-        // The vacuum's own version will be the newest, and the one before it is superseded then.
+        // The vacuum's own version will be the newest, and will supersede the one before it.
         let own = newest.number + 1;
         let fence = if vacuum.grace.is_zero() { own } else { self.lowest_not_old(newest, vacuum.grace) };
         let kept = own.saturating_sub(vacuum.keep.max(1)) + 1;
@@ -228,7 +228,7 @@ impl Store {
     }
 
     /// The lowest number of a version that was the newest within the last grace. Times of versions ascend; a time below
-    /// an earlier one, or in the future, is of a wrong clock and counts for nothing.
+    /// an earlier one, or in the future, comes from a wrong clock and is ignored.
     fn lowest_not_old(&self, newest: &Version, grace: Duration) -> u64 {
         let now = SystemTime::now();
         let (mut lowest, mut latest) = (newest.first, SystemTime::UNIX_EPOCH);
@@ -250,7 +250,7 @@ impl Store {
         bases.sort_unstable();
         bases.dedup();
         let (mut files, mut runs) = (BTreeSet::new(), BTreeSet::new());
-        // The version that this vacuum makes names what the newest one names.
+        // The version that this vacuum makes names the same files as the newest one.
         let first = limits.first.min(newest.number);
         for number in bases.iter().copied().filter(|base| *base < first).chain(first..=newest.number) {
             // Not read again: after another vacuum, an object store may have another text under its number.
@@ -273,8 +273,8 @@ impl Store {
         Ok(numbers)
     }
 
-    /// Whether there is anything to be removed. The one version that the last vacuum left before its own is not worth a
-    /// further version.
+    /// Whether anything would be removed. If only the version before the last vacuum's own version is left to remove,
+    /// that is not worth a further version.
     fn would_remove(&self, newest: &Version, limits: Cutoffs, staying: &Staying) -> Result<bool> {
         let mut removes = self.removable(limits, staying)?.len() > usize::from(newest.operation == VACUUM);
         self.each_leftover(limits, staying, &mut |_| {
@@ -324,7 +324,7 @@ impl Store {
         Ok(foreign)
     }
 
-    /// Removes what the newest version says may go.
+    /// Removes the files that may go by the newest version.
     fn sweep(&self, limits: Cutoffs, staying: &Staying, vacuumed: &mut Vacuumed) -> Result<()> {
         let storage = &*self.storage;
         for file in storage.list(INCOMING, "")? {
@@ -334,7 +334,7 @@ impl Store {
                 vacuumed.files += 1;
             }
         }
-        // Protects: the numbers of versions. A draft that came back could be linked to a number that was removed.
+        // Protects: the numbers of versions. A draft that came back could be linked to a removed number.
         storage.settle(INCOMING)?;
         // Ascending, so that every listing ends with the newest version.
         for number in self.removable(limits, staying)? {
@@ -357,15 +357,15 @@ impl Store {
     }
 }
 
-/// Whether an upload is of a sealed file that can no longer be committed. No version names a file whose upload is not
-/// finished.
+/// Whether an upload is of a sealed file that can no longer be committed. No version names a file whose upload is
+/// unfinished.
 fn is_left(upload: &Upload, limits: Cutoffs) -> bool {
     let file = upload.name.rsplit('/').next().unwrap_or_default();
     let name = Name::of_filter(file).or_else(|| Name::of_run(file));
     name.is_some_and(|name| name.base < limits.fence)
 }
 
-/// Removes a file; another vacuum may have done so.
+/// Removes a file, unless another vacuum has already removed it.
 fn remove(storage: &dyn Storage, name: &str, vacuumed: &mut Vacuumed) -> Result<()> {
     vacuumed.bytes += storage.delete(name)?.unwrap_or_default();
     Ok(())

@@ -1,43 +1,43 @@
-//! Every order in which commits of runs, rewritten shards, folds, merges of runs and vacuums can take turns, stall and die,
-//! in a small model. How a version is published, and which versions a vacuum keeps for tokens, is in `store/model.rs`;
-//! here a version is published in one step, which fails if the newest version is not the one that was loaded. A vacuum
-//! has no grace: it gives up everything that is under way, and removes all that the newest version does not name.
+//! Every order in which commits of runs, rewritten shards, folds, merges of runs and vacuums can take turns, stall and
+//! die, in a small model. `store/model.rs` has the publishing of versions, and the choice of versions that a vacuum keeps
+//! for tokens. Here a version is published in one step, which fails if the newest version is not the loaded one. A vacuum
+//! has no grace: it gives up every update, and removes everything that the newest version does not name.
 //!
 //! Invariants checked, in every state that can be reached:
 //!
-//! 1. Each key has exactly the copies that published commits brought and did not remove, in the newest version: none is
-//!    lost, no record counts twice, and none is removed twice.
-//! 2. A commit of records is published on a version that judges its key as the base did. So one published commit at most
-//!    calls a key new. A commit in conflict judges its key again, and goes on.
-//! 3. The newest version names no run and no file that a vacuum has removed. Whoever misses a file learns why.
-//! 4. From every state, all processes that live can come to their ends.
+//! 1. In the newest version, each key has exactly the copies that published commits inserted and did not remove: none is
+//!    lost, no record counts twice, and no copy is removed twice.
+//! 2. A commit of records is published on a version that judges its key as the base did. So at most one published commit
+//!    calls a key new. A commit in conflict judges its key again, and continues.
+//! 3. The newest version names no run and no file that a vacuum has removed. A process that misses a file learns why.
+//! 4. From every state, all live processes can reach their ends.
 //!
-//! That the model can fail: each check that is left out violates an invariant, and so does a vacuum that publishes nothing
+//! That the model can fail: without any one check, an invariant is violated; so it is by a vacuum that publishes nothing
 //! or removes first.
 
 use crate::explorer::{self, Model, Outcome, assert_each_breaks, explore};
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
-    /// Chooses the base, and judges by it.
+    /// Chooses the base, and judges the key by it.
     Begin,
-    /// Makes the file, or the run. Folds, merges and rewriting commits read the files of the base, and end or begin anew
+    /// Makes the file, or the run. Folds, merges and rewriting commits read the files of the base, and end or start over
     /// if a vacuum has removed them.
     Seal,
     /// Reads the newest version.
     Load,
-    /// Begins anew if a vacuum has given up the base.
+    /// Starts over if a vacuum has given up the base.
     CheckFence,
-    /// Begins anew if the newest version judges the key otherwise. Reads the base; but not if the shard's file is the same,
-    /// and no run that the base does not name has a record of the key.
+    /// Starts over if the newest version judges the key differently. Reads the base for this, unless the shard's file is
+    /// the same and no run that the base does not name has a record of the key.
     CheckJudged,
-    /// The same, where a merge may have cancelled a record of the shard that is pending in the base.
+    /// Like `CheckJudged`, if a merge may have cancelled a record of the shard that is pending in the base.
     CheckCancelled,
-    /// Begins anew if the shard has another file than in the base.
+    /// Starts over if the shard has another file than in the base.
     CheckFile,
-    /// Begins anew if a run that the base does not name has a record of the shard, and is not all from before it.
+    /// Starts over if a run that the base does not name has a record of the shard from after the base.
     CheckRuns,
-    /// Begins anew if the shard's pending records in the base were merged with later records.
+    /// Starts over if the shard's pending records in the base were merged with later records.
     CheckMerged,
     /// Ends if a vacuum has given up the base.
     GiveWayToFence,
@@ -49,9 +49,9 @@ enum Step {
     GiveWayToRuns,
     /// Ends if a shard was folded up to some but not all of the merged runs.
     GiveWayToFold,
-    /// Starts over at `Load` if the newest version is another one than was loaded.
+    /// Starts over at `Load` if the newest version is no longer the loaded one.
     Publish,
-    /// Removes all versions but the newest, and the files that it does not name and that are based on older ones.
+    /// Removes all versions but the newest, and the files that it does not name and that are based on older versions.
     Sweep,
 }
 use Step::*;
@@ -86,17 +86,17 @@ const fn shard_of(key: usize) -> usize {
     key % SHARDS
 }
 
-/// Copies of each key.
+/// How many copies each key has.
 type Content = [i8; KEYS];
 
-/// A run that a version names; `to` is 0 where there is none.
+/// A run that a version names; `to` is 0 if there is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Run {
     from: u8,
     to: u8,
-    /// The version that it came with, which identifies it.
+    /// The version with which the run came, which identifies it.
     since: u8,
-    /// The version that it is based on.
+    /// The version on which the run is based.
     base: u8,
     content: Content,
 }
@@ -109,13 +109,13 @@ impl Run {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Version {
-    /// What the files of all shards hold.
+    /// The contents of all shards' files.
     files: Content,
     since: [u8; SHARDS],
-    /// The version that each file is based on, and that it has folded.
+    /// For each shard's file, the version on which it is based and whose runs it has folded.
     folded: [u8; SHARDS],
     runs: [Run; RUNS],
-    /// Updates based on versions below this can no longer be committed.
+    /// Updates based on versions below this number can no longer be committed.
     fence: u8,
 }
 
@@ -133,7 +133,7 @@ impl Version {
         self.files[key] + self.pending(key)
     }
 
-    /// The runs that are pending for a shard here, in version `number`, and that a later one has merged with later ones.
+    /// How many runs that are pending for a shard here, in version `number`, a later version has merged with later runs.
     fn merged_in(&self, number: u8, later: &Self, shard: usize) -> impl Iterator<Item = &Run> {
         let folded = self.folded[shard];
         let keeps_apart = move |run: &Run| {
@@ -142,13 +142,13 @@ impl Version {
         self.named().filter(move |run| run.to > folded && !keeps_apart(run))
     }
 
-    /// Whether a run that another version does not name has a record of the key, and is pending.
+    /// Whether a run that another version does not name has a pending record of the key.
     fn has_new(&self, base: &Self, key: usize) -> bool {
         let is_new = |run: &&Run| !base.named().any(|old| old == *run);
         self.named().filter(is_new).any(|run| run.to > self.folded[shard_of(key)] && run.content[key] != 0)
     }
 
-    /// Puts runs in the place of all.
+    /// Replaces all runs.
     fn set_runs(&mut self, runs: impl IntoIterator<Item = Run>) -> Outcome<()> {
         let mut all = [Run::default(); RUNS];
         for (number, run) in runs.into_iter().enumerate() {
@@ -163,18 +163,18 @@ impl Version {
 struct Process {
     program: u8,
     at: u8,
-    /// Of a commit its key; of a fold its shard.
+    /// The key of a commit; the shard of a fold.
     of: u8,
     base: u8,
     judged: i8,
-    /// What was sealed: the run, or what the shards' files hold with the new one among them.
+    /// The sealed contents: the run, or the contents of the shards' files including the new one.
     run: Run,
     files: Content,
     loaded: u8,
-    /// Whether the sealed file is there, and whether a vacuum has removed it.
+    /// Whether the sealed file exists, and whether a vacuum has removed it.
     sealed: bool,
     gone: bool,
-    /// Updates that may still be begun anew.
+    /// How many updates may still be started over.
     left: u8,
     ended: bool,
 }
@@ -183,10 +183,10 @@ struct Process {
 struct World {
     versions: [Version; VERSIONS],
     newest: u8,
-    /// Copies of each key that published commits brought, and how many of them called it new.
+    /// How many copies of each key published commits inserted, and how many of these commits called it new.
     brought: Content,
     new: Content,
-    /// Versions below this were removed.
+    /// Versions below this number were removed.
     first: u8,
     deaths: u8,
     processes: [Option<Process>; 4],
@@ -196,7 +196,7 @@ struct World {
 type Part = Option<(usize, u8)>;
 
 impl World {
-    /// A store after this many commits of key 0 and then one of key 1.
+    /// A store after `before` commits of key 0, and then one of key 1.
     fn new(parts: [Part; 4], rounds: u8, deaths: u8, before: u8) -> Self {
         let processes = parts.map(|part| {
             part.map(|(program, of)| Process {
@@ -235,7 +235,7 @@ impl World {
         self.versions[usize::from(number)]
     }
 
-    /// The version that a process publishes on top of the one it has loaded.
+    /// The version that a process publishes on top of the loaded one.
     fn publishes(&self, me: &Process) -> Outcome<Version> {
         let number = self.newest + 1;
         let (base, mut next) = (self.version(me.base), self.version(me.loaded));
@@ -385,7 +385,7 @@ impl World {
                     }
                     REMOVE => {
                         next.brought[of] -= 1;
-                        // The next one calls it new again.
+                        // The next commit calls the key new again.
                         next.new[of] = next.new[of].min(next.brought[of]);
                     }
                     _ => {}
@@ -440,7 +440,7 @@ impl Model for World {
 
     fn after(&self, process: usize, programs: &Programs) -> Outcome<Vec<Self>> {
         let Some(mut next) = self.one_step(process, programs)? else { return Ok(Vec::new()) };
-        // What a process does alone is one step with what it did before.
+        // A step that only this process observes joins the step before it.
         loop {
             let me = next.processes[process].filter(|me| !me.ended);
             let step = me.map(|me| programs.0[usize::from(me.program)].get(usize::from(me.at)).copied());
@@ -480,7 +480,7 @@ const fn remove(key: u8) -> Part {
 const M: Part = Some((MERGE, 0));
 const V: Part = Some((VACUUM, 0));
 
-/// Who takes part, beside commits that were made before.
+/// The processes that take part, besides commits that were made before.
 const CASTS: [[Part; 4]; 14] = [
     [add(0), add(2), fold(0), M],
     [add(2), add(2), fold(0), M],

@@ -1,13 +1,13 @@
-//! The real code on real files: between any two storage calls of a commit, a fold, a merge or a rewriting update, other
+//! The real code on real files. Between any two storage calls of a commit, a fold, a merge or a rewriting update, other
 //! processes commit, fold, merge, rewrite and vacuum.
 //!
 //! Invariants checked:
 //!
 //! 1. Each key has exactly the copies that reported commits inserted: none is lost, and no record counts twice.
-//! 2. A commit fails only for a conflict or because a vacuum has ruled it out; a fold or merge never does.
-//! 3. All versions that stay are whole, and in the end all can be folded.
+//! 2. A commit fails only because of a conflict, or because a vacuum has ruled it out. A fold or merge never fails.
+//! 3. All versions that remain are whole, and at the end all can be folded.
 //!
-//! That this can fail: without the rules by which folds and merges give way, invariant 1 breaks.
+//! That this test can fail: without the rules by which folds and merges give way, invariant 1 breaks.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::store::version::{RunFile, ShardFile};
 use crate::store::{Committed, Vacuum};
 use crate::{Batches as _, Lookup as _, Options, SlotsPerBucket};
 
-/// No power is cut here.
+/// These tests cut no power.
 #[derive(Debug)]
 struct WithoutSyncs;
 
@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// With so many runs of ten keys each, and all of the first keys in files.
+    /// With this many runs of ten keys each, and with all of the first keys in files.
     fn new(runs: u32) -> Arc<Self> {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let options = Options::new().counting().capacity(100).seed(2).slots_per_bucket(SlotsPerBucket::Two);
@@ -120,7 +120,7 @@ fn insert(store: &Store, keys: Range<u32>, rewrites: bool) -> Result<Committed> 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Commit,
-    /// So many that runs are merged.
+    /// Enough commits that runs are merged.
     Commits,
     Rewrite,
     Fold,
@@ -138,10 +138,10 @@ const INTRUSIONS: [&[Operation]; 8] = [
     &[Operation::Fold, Operation::Commits, Operation::Commit],
 ];
 
-/// What the process under test does: a commit of these keys, or a fold.
+/// What the process under test does.
 #[derive(Clone, Copy, Debug)]
 enum Program {
-    /// Its run is the ninth, so that runs are merged then.
+    /// Commits keys. The run is the ninth, so that runs are merged.
     Commit,
     Rewrite,
     Fold,
@@ -198,7 +198,7 @@ fn others_at_any_call_lose_no_copy_and_add_none() {
     assert!(runs * step > 200, "{runs}");
 }
 
-/// A version whose runs have so many records, the oldest first.
+/// A version whose runs have these numbers of records, the oldest first.
 fn with_runs(records: &[u64]) -> Version {
     let run = |(number, records): (u64, &u64)| RunFile {
         name: Name { base: number - 1, uuid: [0; 16] },
@@ -230,8 +230,8 @@ fn the_newest_runs_are_merged_and_older_ones_that_are_no_larger_than_all_newer_o
     }
 }
 
-/// Drawn by the uuid of the file and the shard: folds from a half of a sixteenth of the entries to the whole, updates from
-/// there to half as much again.
+/// The uuid of the file and the shard draw the threshold: folds from half a sixteenth of the entries to the whole
+/// sixteenth, updates from there to half as much again.
 #[test]
 fn a_shard_is_written_anew_at_a_number_that_its_file_draws() {
     let with_file = |shard, entries, byte| {
@@ -254,7 +254,7 @@ fn a_shard_is_written_anew_at_a_number_that_its_file_draws() {
     for (shard, entries, byte, due) in [
         (0, 1_600_000, 0, 50_000),
         (0, 1_600_000, 0xff, 99_999),
-        // 50,000 and as much times the golden ratio, less 1, or the rest.
+        // 50,000, times the golden ratio minus 1, or times the rest.
         (1, 1_600_000, 0, 80_901),
         (1, 1_600_000, 0xff, 69_098),
         (0, 0, 0, 4096),
@@ -267,7 +267,8 @@ fn a_shard_is_written_anew_at_a_number_that_its_file_draws() {
     }
 }
 
-/// A run of version 11 is in the file of shard 0 then, and pending for shard 1. What merges it leaves out the one part.
+/// A run of version 11 is then in the file of shard 0, and pending for shard 1. A merge leaves out the records of shard
+/// 0.
 #[test]
 fn a_merge_leaves_out_what_a_fold_of_the_same_version_has_folded() {
     let shared = Shared::new(0);
@@ -283,7 +284,7 @@ fn a_merge_leaves_out_what_a_fold_of_the_same_version_has_folded() {
     shared.check().unwrap();
 }
 
-/// Shards are rewritten by others, so that a run is pending for none of them; to fold is to name it no more.
+/// Other processes rewrite the shards, so that a run is pending for none of them. A fold then only drops the run.
 #[test]
 fn a_run_that_is_pending_for_no_shard_is_named_no_more() {
     let shared = Shared::new(0);
@@ -312,7 +313,7 @@ fn progress_of_folds_ends_with_all_shards() {
     assert_eq!(*told.lock().unwrap(), [(1, 2), (2, 2)]);
 }
 
-/// The records of the one shard up to there would count twice, beside those of the file.
+/// The shard's records in the merged run would count twice, as the file has them, too.
 #[test]
 fn a_merge_gives_way_to_a_fold_that_ends_in_its_midst() {
     let shared = Shared::new(8);
@@ -323,7 +324,7 @@ fn a_merge_gives_way_to_a_fold_that_ends_in_its_midst() {
     let (mut files, others) = (0, folding.clone());
     let watched = Watched::new(folding.storage.clone(), move |call| {
         files += u32::from(call == "put file");
-        // The second one is the merged run.
+        // The second file is the merged run.
         if call == "put file" && files == 2 {
             let (reader, fold) = (others.read_strictly(base.clone()), std::slice::from_ref(&fold));
             assert!(others.publish_folds(&reader, fold, &mut Compacted::default()).unwrap().is_some());
@@ -339,7 +340,7 @@ fn a_merge_gives_way_to_a_fold_that_ends_in_its_midst() {
     shared.check().unwrap();
 }
 
-/// With nine runs: the last commit could not merge them.
+/// A store with nine runs: the last commit could not merge them.
 fn with_nine_runs() -> Arc<Shared> {
     let shared = Shared::new(8);
     let mut files = 0;
@@ -369,7 +370,7 @@ fn runs_of_the_base_that_others_have_merged_are_no_conflict_with_a_rewritten_sha
     shared.check().unwrap();
 }
 
-/// It is judged over a version whose files a vacuum removes before they are open.
+/// The commit is judged over a version whose files a vacuum removes before they are opened.
 #[test]
 fn an_update_that_a_vacuum_gives_up_while_it_is_judged_is_told_so() {
     for rebased in [false, true] {

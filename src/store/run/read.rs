@@ -1,4 +1,4 @@
-//! Lookups in a run, through a map of it.
+//! Lookups in a run, through a map of its file.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::error::{Error as FilterError, IoContext};
 use crate::store::error::{Error, Result};
 use crate::system::{PlainMap, open_regular};
 
-/// Records that are compared one after the other; more are halved first.
+/// How many records are compared one after the other; a longer range is first halved.
 const FEW: u64 = 16;
 
 /// A sealed run, open for lookups.
@@ -24,7 +24,7 @@ pub(in super::super) struct Run {
     file: File,
     map: PlainMap,
     head: Head,
-    /// One bit for each page that was found intact.
+    /// One bit for each page: whether it was found intact.
     intact: Vec<AtomicU64>,
 }
 
@@ -90,18 +90,18 @@ impl Run {
         Ok(bytes)
     }
 
-    /// The page of a record, and its place there.
+    /// The page of a record, and its index there.
     const fn place(record: u64) -> (u64, usize) {
         (1 + record / RECORDS, (record % RECORDS) as usize)
     }
 
-    /// Eight bytes of a page that was found intact, from a multiple of 8 on.
+    /// Eight bytes of an intact page, at an offset that is a multiple of 8.
     #[inline]
     fn word(&self, page: u64, at: usize) -> Result<u64> {
         self.map.word(page as usize * (PAGE / 8) + at / 8).ok_or_else(|| self.damaged(page))
     }
 
-    /// Four bytes of a page, at an offset that is a multiple of 4.
+    /// Four bytes of an intact page, at an offset that is a multiple of 4.
     #[inline]
     fn half(&self, page: u64, at: usize) -> Result<u32> {
         Ok((self.word(page, at)? >> (8 * (at % 8))) as u32)
@@ -122,7 +122,7 @@ impl Run {
         Ok(Record::of_word(position, word, self.head.epoch))
     }
 
-    /// Where the records begin that this entry of the index stands for.
+    /// Where the records of this index entry begin.
     #[inline]
     fn start(&self, entry: u64) -> Result<u64> {
         if entry >= self.head.entries() {
@@ -133,7 +133,7 @@ impl Run {
         Ok(self.half(page, 4 * (entry % ENTRIES) as usize)?.into())
     }
 
-    /// The first record whose position is not below this one.
+    /// The first record whose position is at least this one.
     #[inline]
     fn first_from(&self, position: u64) -> Result<u64> {
         let entry = entry_of(position, self.head.bits) as u64;
@@ -151,7 +151,7 @@ impl Run {
         Ok(start)
     }
 
-    /// What the records of a key say, added up; `None` if the run does not have it.
+    /// The sum of a key's records; `None` if the run has no record of it.
     #[inline]
     pub(in super::super) fn value(&self, key: RecordKey) -> Result<Option<i64>> {
         let mut found = None;
@@ -167,7 +167,7 @@ impl Run {
         Ok(found)
     }
 
-    /// Asks for the line of the index that a lookup of the key reads first.
+    /// Prefetches the line of the index that a lookup of the key reads first.
     #[inline]
     pub(in super::super) fn prefetch(&self, key: RecordKey) {
         let entry = entry_of(key.position, self.head.bits) as u64;
@@ -185,12 +185,12 @@ impl Run {
         if start > end { Err(self.damaged(0)) } else { Ok(start..end) }
     }
 
-    /// All records, in their order.
+    /// All records, in order.
     pub(in super::super) fn all(&self) -> Records<'_> {
         Records::new(self, std::iter::once(0..self.head.records))
     }
 
-    /// The records with the numbers of these ranges, which ascend.
+    /// The records with numbers in these ranges, which ascend.
     pub(in super::super) fn records_of(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Records<'_> {
         Records::new(self, ranges)
     }
@@ -206,11 +206,12 @@ impl Run {
         if is_right { Ok(record) } else { Err(self.damaged(Self::place(at).0)) }
     }
 
-    /// Reads and checks the whole file by system calls. Returns the number of its pages, or names all that are damaged.
+    /// Reads and checks the whole file by system calls. Returns the number of its pages; the error names all damaged
+    /// pages.
     pub(in super::super) fn verify(&self) -> Result<u64> {
         let mut damaged: Vec<u64> =
             (0..self.head.pages()).filter(|page| !self.is_page_intact(*page)).collect();
-        // Where records are lost, the index cannot be compared with them.
+        // If records are lost, the index cannot be compared with them.
         let (mut is_whole, mut entry, mut before) = (damaged.is_empty(), 0, None);
         for at in 0..self.head.records {
             let Ok(record) = self.checked(at, before) else {
@@ -253,7 +254,7 @@ impl Run {
         is_zero(0, 8) && is_zero(WORDS, 4)
     }
 
-    /// The page of an entry of the index that is not as expected.
+    /// The page of an index entry, if the entry is not as expected.
     fn wrong_start(&self, entry: u64, expected: u64) -> Option<u64> {
         let is_right = self.start(entry).is_ok_and(|start| start == expected);
         (!is_right).then(|| 1 + self.head.record_pages() + entry / ENTRIES)

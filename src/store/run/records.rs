@@ -1,4 +1,4 @@
-//! The records of one run, or of several merged, in their order.
+//! The records of one run, or of several merged, in order.
 
 use std::ops::Range;
 
@@ -6,11 +6,11 @@ use super::{Record, RecordKey, Run};
 use crate::Kind;
 use crate::store::error::{Error, Result};
 
-/// Records of a run, each checked. Ends after the first error.
+/// Records of a run. Each is checked. Ends after the first error.
 pub(in super::super) struct Records<'a> {
     run: &'a Run,
     range: Range<u64>,
-    /// Ranges that follow, the next one last.
+    /// The ranges after the current one, the next one last.
     later: Vec<Range<u64>>,
     before: Option<RecordKey>,
 }
@@ -56,10 +56,10 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// Keys of several runs in their order, each once, with the sum of its copies, possibly 0, or its latest expiry epoch. Ends
+/// The keys of several runs in order, each once, with the sum of its copies, possibly 0, or its latest expiry epoch. Ends
 /// after the first error.
 pub(in super::super) struct MergedRecords<'a> {
-    /// Each with the record that comes next.
+    /// Each run with its next record.
     runs: Vec<(Record, Records<'a>)>,
     failed: Option<Error>,
 }
@@ -86,7 +86,7 @@ impl Iterator for MergedRecords<'_> {
             self.runs.clear();
             return Some(Err(error));
         }
-        // Few runs are ever merged, so that the lowest key is found by looking at each.
+        // Runs are few, so looking at each is the way to find the lowest key.
         let key = self.runs.iter().map(|(record, _)| record.key).min()?;
         let (mut value, mut at) = (0, 0);
         while let Some((record, run)) = self.runs.get_mut(at) {

@@ -1,6 +1,6 @@
-//! Invariants checked: a run holds what was put into it, for each key and in order; the worked example of the
-//! specification; a file that was cut or changed anywhere is refused or found damaged, also under right checksums, and
-//! no file makes a reader panic.
+//! Invariants checked: a run holds the records that were put into it, for each key and in order. The worked example of
+//! the specification is right. A file that was cut or changed anywhere is refused or found damaged, even with valid
+//! checksums, and no file makes a reader panic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -72,7 +72,7 @@ fn the_worked_example_is_what_is_written() {
     open(&made).unwrap().verify().unwrap();
 }
 
-/// Every width and number of regions takes the same place and fingerprint from what a record keeps.
+/// Every width and number of regions takes the same place and fingerprint from a record as from the hash.
 #[test]
 fn a_record_keeps_all_that_an_insert_uses() {
     for number in 0..2000_u64 {
@@ -94,7 +94,7 @@ fn what_was_put_is_found_and_nothing_else() {
         (Kind::Set, 340, 100_000),
         (Kind::Set, 342, 342),
         (Kind::Set, 20_000, 20_000),
-        // Pages of the index begin what is written together.
+        // The index begins at the start of a block of pages that are written together.
         (Kind::Set, 85_000, 85_000),
         (Kind::Counting, 20_000, 60_000),
         (Kind::Forgetting, 20_000, 20_000),
@@ -128,7 +128,7 @@ fn what_was_put_is_found_and_nothing_else() {
         for number in count..count + 5000 {
             assert_eq!(run.value(key(number)).unwrap(), None);
         }
-        // The slices of all shards are the whole, each with its own keys.
+        // The slices of all shards together are the whole run. Each has the keys of its shard.
         for shards in [1, 3, 64, 65_536] {
             let mut read = Vec::new();
             for shard in 0..shards {
@@ -194,7 +194,7 @@ fn of_two_records_of_a_key_that_expires_the_later_one_counts() {
     }
 }
 
-/// Reads a file in every way.
+/// Reads a file in every possible way.
 fn read_all(made: &Made) -> Result<()> {
     let run = open(made)?;
     let mut outcome = run.verify().map(drop);
@@ -267,8 +267,8 @@ fn hostile(made: &Made) {
     assert!(refused > 100 && tried > refused, "{refused} of {tried}");
 }
 
-/// Values that a writer of the kind never gives, and keys out of order: readers of records and verification find them,
-/// though the checksums are right.
+/// Values that a writer of the kind never writes, and keys out of order: readers of records and verification find them
+/// although the checksums are right.
 #[test]
 fn records_that_no_writer_makes_are_damage_under_right_checksums() {
     let kinds: [(Kind, &[i64], &[i64]); 3] = [
@@ -356,7 +356,7 @@ fn without_records_there_is_no_run() {
     assert!(open(&made).is_err());
 }
 
-/// A run of a few words of bits for its pages, and of several pages of the index; and its keys, ascending.
+/// A run with several words of page bits and several pages of index; and its keys, ascending.
 fn large() -> (Made, Vec<RecordKey>) {
     let keys: BTreeSet<RecordKey> = (0..24_000).map(key).collect();
     let made = write(Kind::Set, 24_000, keys.iter().map(|key| Record { key: *key, value: 1 }));
@@ -370,7 +370,7 @@ fn pages_of(outcome: Result<u64>) -> Vec<u64> {
     }
 }
 
-/// The second time, all other pages were found intact before.
+/// The second time, all other pages were already found intact.
 #[test]
 fn no_key_of_a_damaged_page_is_answered_whatever_was_read_before() {
     let (made, keys) = large();
@@ -385,7 +385,7 @@ fn no_key_of_a_damaged_page_is_answered_whatever_was_read_before() {
             let page: u64 = 1 + at / RECORDS;
             match run.value(*key) {
                 Ok(value) => assert!(value == Some(1) && page != damaged, "{at}: {value:?}, {damaged}"),
-                // The records before and after are read, too.
+                // Reading the damaged record also reads the records before and after it.
                 Err(Error::DamagedRun { pages, .. }) => {
                     assert!(pages == [damaged] && page.abs_diff(damaged) <= 1, "{at}: {pages:?}, {damaged}");
                 }

@@ -10,20 +10,20 @@ use crate::disk::Disk;
 use crate::error::{IoContext, Result as FilterResult};
 use crate::system::{Rights, rights};
 
-/// Pages that are written together.
+/// How many pages are written together.
 const TOGETHER: usize = 256;
 
-/// A run that is being written. Nobody else reads the file until it is sealed and has its name.
+/// A run that is being written. Nobody else reads the file before it is sealed and has its name.
 pub(in super::super) struct RunWriter<'a> {
     path: &'a Path,
     disk: Arc<dyn Disk>,
     file: File,
     head: Head,
-    /// Whole pages that are not written yet, and then the page that is being filled.
+    /// Whole pages that are not written yet, followed by the page that is being filled.
     buffer: Vec<u8>,
-    /// Records in the last page of the buffer.
+    /// How many records the last page of the buffer has.
     filled: u64,
-    /// Pages written, the head included.
+    /// How many pages were written, including the head.
     written: u64,
     /// For each entry, the number of records whose top bits are its number.
     index: Vec<u32>,
@@ -31,7 +31,7 @@ pub(in super::super) struct RunWriter<'a> {
 }
 
 impl<'a> RunWriter<'a> {
-    /// Begins a run of at most `at_most` records, in a file that must not exist, and gets these rights.
+    /// Begins a run of at most `at_most` records, in a file that must not exist and that gets these rights.
     pub(in super::super) fn create(
         path: &'a Path,
         disk: &Arc<dyn Disk>,
@@ -74,7 +74,7 @@ impl<'a> RunWriter<'a> {
         Ok(())
     }
 
-    /// Seals the page that was filled.
+    /// Seals the full page.
     fn end_page(&mut self) {
         let pages = (self.buffer.len() / PAGE) as u64;
         if let (Some(before), Some(at)) = (pages.checked_sub(1), self.buffer.len().checked_sub(PAGE))
@@ -92,8 +92,8 @@ impl<'a> RunWriter<'a> {
         Ok(())
     }
 
-    /// Writes the index and the head, and syncs the file. Returns its records and its length; `None` if it has no records.
-    /// If this fails, or returns `None`, the caller removes the file.
+    /// Writes the index and the head, and syncs the file. Returns the number of records and the length; `None` without
+    /// records. After an error or `None`, the caller removes the file.
     pub(in super::super) fn seal(mut self) -> FilterResult<Option<(u64, u64)>> {
         if self.head.records == 0 {
             return Ok(None);
@@ -125,7 +125,7 @@ impl<'a> RunWriter<'a> {
         self.flush()?;
         let head = self.head.encode();
         self.disk.write_at(&self.file, &head, 0).at(self.path, "write")?;
-        // Protects: all of the run, before it has a name that a version may name.
+        // Protects: the whole run, before its name may appear in a version.
         self.disk.sync(&self.file).at(self.path, "sync")?;
         debug_assert_eq!(self.head.length(), self.written * PAGE as u64);
         Ok(Some((self.head.records, self.head.length())))

@@ -1,5 +1,5 @@
-//! Invariants checked: a version is kept for its grace, even if one clock is wrong; if a version that should stay is
-//! missing, a vacuum ends before it removes anything; the base of an application's last token stays.
+//! Invariants checked: a vacuum keeps a version for its grace, even if one clock is wrong. If a version that should stay
+//! is missing, a vacuum ends before it removes anything. The base of an application's last token stays.
 
 use super::super::interrupted::{Operation, Shared};
 use super::*;
@@ -42,10 +42,10 @@ fn a_wrong_clock_makes_no_version_old_before_its_grace() {
     for (ages, fence) in [
         (&[5 * HOUR, 4 * HOUR, 3 * HOUR, 0][..], 3),
         (&[5 * HOUR, 4 * HOUR, 3 * HOUR, 2 * HOUR], 4),
-        // The clock of the last but one version was wrong: it would make all versions before it old.
+        // The clock of the last version but one was wrong: it would make all earlier versions look old.
         (&[0, 0, 0, past, 0], 1),
         (&[past, 0, 0], 1),
-        // The version before it was superseded at an unknown time, but not after the next one was made.
+        // The version before it was superseded at an unknown time, but not after the next version was made.
         (&[5 * HOUR, 4 * HOUR, past, 60, 0], 2),
         (&[5 * HOUR, 4 * HOUR, past, 2 * HOUR, 0], 4),
         (&[5 * HOUR, 4 * HOUR, future, 3 * HOUR, 0], 4),
@@ -98,7 +98,7 @@ fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
     shared.store.commit(&change).unwrap();
     (0..5).for_each(|_| shared.intrude(Operation::Commit(0, None)));
     assert!(vacuum().version.is_some());
-    // Again and again, without a version of its own.
+    // Repeated vacuums make no version of their own.
     (0..3).for_each(|_| assert_eq!(vacuum().version, None));
     assert_eq!(shared.store.listed(FIRST).unwrap(), [base.number, 9]);
     assert_eq!(shared.store.before("a", 7).unwrap(), base);
@@ -106,7 +106,7 @@ fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
         Committed::Already(done) => assert_eq!(done.base, base.number),
         outcome => panic!("{outcome:?}"),
     }
-    // The next token releases it, with its file.
+    // The next token releases the version and its file.
     let files =
         |shared: &Shared| shared.memory.names().iter().filter(|name| name.starts_with("shards")).count();
     assert_eq!(files(&shared), 3);
@@ -117,7 +117,7 @@ fn the_base_of_an_applications_last_token_stays_until_its_next_one() {
     assert_eq!(shared.store.before("a", 8).unwrap().number, 9);
 }
 
-/// Files of others in each folder: each is counted, and stays; what an update has left beside them goes.
+/// Foreign files in each folder are counted, and stay; leftovers of an update beside them are removed.
 #[test]
 fn files_of_others_are_counted_and_stay() {
     let shared = aged(&[5 * HOUR, 4 * HOUR, 3 * HOUR, 0]);
@@ -135,7 +135,7 @@ fn files_of_others_are_counted_and_stay() {
     assert_eq!(foreign, [""; 0]);
 }
 
-/// A vacuum judges the age of versions by their times, and two committers on one version have drafts of their own.
+/// A vacuum judges the age of versions by their times. Two committers on one version have separate drafts.
 #[test]
 fn each_version_says_when_it_was_made_and_on_what() {
     let (hour, years) = (Duration::from_secs(HOUR as u64), 20 * 365 * 24 * HOUR);
@@ -156,7 +156,7 @@ fn each_version_says_when_it_was_made_and_on_what() {
     assert_eq!(versions.iter().map(|version| version.id).collect::<BTreeSet<_>>().len(), 4);
 }
 
-/// Not those of the version below, which may be old.
+/// Their time and base are not those of the version below, which may be old.
 #[test]
 fn upkeep_and_a_vacuum_have_a_time_and_a_base_of_their_own() {
     let (hour, years) = (Duration::from_secs(HOUR as u64), 20 * 365 * 24 * HOUR);
@@ -214,7 +214,7 @@ fn what_is_based_on_versions_below_the_fence_is_given_up_and_nothing_else() {
     assert!(!is_left(&upload("runs/of-others".to_owned()), limits));
 }
 
-/// As a backup that was put back, or an object store in which a number was given again.
+/// As after restoring a backup, or in an object store that used a number again.
 #[test]
 fn a_text_under_the_number_of_a_vacuumed_version_is_no_version() {
     let shared = aged(&[0, 0, 0]);
@@ -241,7 +241,7 @@ fn uploads_that_can_no_longer_be_committed_are_given_up_and_counted() {
     assert_eq!(*shared.memory.uploads.lock().unwrap(), [living]);
 }
 
-/// Neither the version of the token nor its base: others came in between.
+/// Other versions come between the token's base and the version of the token.
 #[test]
 fn a_version_that_nobody_needs_for_it_may_be_gone_where_one_before_a_token_is_sought() {
     let shared = Shared::new();
@@ -255,7 +255,7 @@ fn a_version_that_nobody_needs_for_it_may_be_gone_where_one_before_a_token_is_so
     assert_eq!(shared.store.before("a", 7).unwrap(), base);
 }
 
-/// Its operation is not looked at: nothing is published.
+/// Its operation is not checked: nothing is published.
 #[test]
 fn a_commit_that_was_made_before_is_told_whatever_its_operation_is() {
     let (shared, long) = (Shared::new(), "long".repeat(1000));

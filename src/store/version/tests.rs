@@ -63,7 +63,7 @@ fn what_was_encoded_is_read_back() {
     let text = first.encode(path(), store.uuid).unwrap();
     let read = Version::decode(path(), text.as_bytes(), 1, &store).unwrap();
     assert_eq!((read.number, read.shards.len(), read.id), (1, 0, [3; 16]));
-    // Under the name of another number, or in another store, it is refused.
+    // A version is refused under another number, or in another store.
     let text = version().encode(path(), store.uuid).unwrap();
     assert!(matches!(
         Version::decode(path(), text.as_bytes(), 18, &store),
@@ -94,7 +94,7 @@ fn a_version_that_could_not_be_continued_is_refused_by_readers_commits_and_vacuu
         crate::Batches::insert_batch(&mut update, &["a"])?.complete().unwrap();
         update.commit("insert", None)
     };
-    // The highest that can be read has no room for another one.
+    // The highest version that can be read has no room for another one.
     let last = plant(MAX_VERSION - 1);
     assert_eq!(store.newest().unwrap().number, MAX_VERSION - 1);
     let outcome = commit();
@@ -168,7 +168,7 @@ fn values_that_are_not_allowed_are_refused_by_name() {
     }
 }
 
-/// So that no version within the bounds is longer than a text may be.
+/// Ensures that no version within the bounds is longer than a text may be.
 #[test]
 fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
     let store = store();
@@ -179,7 +179,7 @@ fn tables_and_characters_take_no_more_text_than_the_bounds_are_made_for() {
         commit: MAX_VERSION,
         bytes: MAX_VERSION,
         entries: MAX_VERSION,
-        // The smallest have the longest text.
+        // The smallest numbers have the longest text.
         expected_false_positive_rate: 1.234_567_890_123_456_7e-308,
         since,
         folded: MAX_VERSION - 1,
@@ -273,7 +273,7 @@ fn a_version_of_a_forgetting_store_has_epochs_and_no_other_has_any() {
         let mut right = version();
         change(&mut right, last);
         assert!(read(&right).is_ok(), "{name}");
-        // In a set there is none.
+        // A set has none.
         let (mut version, set) = (plain(), Description::design(path(), 4, &Options::new()).unwrap());
         change(&mut version, 1);
         let text = version.encode(path(), set.uuid).unwrap();
@@ -345,6 +345,6 @@ fn as_many_runs_and_tokens_as_the_bounds_say_are_taken_and_no_two_runs_of_one_ve
     }
     let overlapping = |from| Version { runs: vec![run(9), RunFile { from, ..run(10) }], ..base.clone() };
     assert_eq!([9, 10].map(|from| is_right(&overlapping(from))), [false, true]);
-    // Where nothing is forgotten, nothing tells an epoch.
+    // In a store that does not forget, no field names an epoch.
     assert!(!version().encode(path(), store.uuid).unwrap().contains("epoch"));
 }

@@ -1,4 +1,4 @@
-//! The text of a version: its fields, and what each must be.
+//! The text of a version: its fields, and their allowed values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::store::text::{self, from_hex, hex};
 pub(super) const MAX_OPERATION: usize = 256;
 /// The most bytes of an application's name.
 const MAX_APPLICATION: usize = 1024;
-/// The most bytes of the state that an application keeps.
+/// The most bytes of the state that an application stores.
 const MAX_STATE: usize = 1 << 20;
 /// The most applications.
 const MAX_TOKENS: usize = 65_536;
@@ -27,7 +27,7 @@ pub(super) const MAX_STRINGS: usize = 1 << 24;
 /// The most runs that a version names.
 pub(super) const MAX_RUNS: usize = 4096;
 
-/// The fields as they are in the file, none of them checked.
+/// The fields as read from the file, unchecked.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawVersion {
@@ -101,7 +101,7 @@ impl Version {
         self.raw(store.uuid).check(path, self.number, store).map(drop)
     }
 
-    /// The version of this number that the bytes of a file hold.
+    /// The version of this number, from the bytes of its file.
     pub(in super::super) fn decode(
         path: &Path,
         bytes: &[u8],
@@ -234,7 +234,7 @@ impl RawVersion {
         fields.within("first", self.first, 1, number)?;
         fields.within("fence", self.fence, 0, number)?;
         let last = store.forgetting().map_or(0, |forgetting| forgetting.last_epoch());
-        // The first version does not say whose it is.
+        // The first version does not say to which store it belongs.
         fields.epoch("epoch", self.epoch, if number == FIRST { 0 } else { last })?;
         let epoch = if number == FIRST { store.first_epoch() } else { self.epoch };
         let digits = "32 hexadecimal digits in lower case";
