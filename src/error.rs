@@ -1,7 +1,6 @@
 //! The one error type. Each message names the file, the place and the remedy.
 //!
-//! This file stays whole, although it is long: its types are lists of messages, which are easier to keep alike in one
-//! place.
+//! This file is long on purpose: its types are lists of messages, which are easier to keep alike in one place.
 
 mod kind;
 
@@ -18,9 +17,9 @@ pub use kind::ErrorKind;
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Unless a variant says otherwise, nothing was changed and the call may be repeated.
+/// Why a call failed. Unless a variant says otherwise, nothing was changed, and the call may be repeated.
 ///
-/// A clone is cheap, so that one failed commit can be reported to all who waited for it.
+/// Clones are cheap, so that one failed commit can be reported to all who waited for it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -42,7 +41,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The filter cannot be created: a file has its name already.
+    /// The filter cannot be created: a file already has its name.
     #[error("{}: exists already; choose another name, or force its replacement", path.display())]
     Exists {
         /// The filter file.
@@ -56,7 +55,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The file is empty: somebody made it, and no filter was ever written to it.
+    /// The file is empty: it was created, and no filter was ever written to it.
     #[error(
         "{}: not a gowk filter: the file is empty; remove it and create the filter in its place, or check the path",
         path.display()
@@ -80,7 +79,7 @@ pub enum Error {
         supported: (u16, u16),
     },
 
-    /// The file uses features that this build does not know, and must know to go on.
+    /// The file uses features that this build does not know, but would need.
     #[error("{}: uses unknown features {bits:#x} needed for {access}; use a newer gowk", path.display())]
     Features {
         /// The file.
@@ -91,21 +90,21 @@ pub enum Error {
         access: &'static str,
     },
 
-    /// Neither copy of the superblock can be trusted.
+    /// Neither copy of the superblock is valid.
     #[error("{}: both superblocks are damaged; restore the file from a copy", path.display())]
     Superblocks {
         /// The file.
         path: PathBuf,
     },
 
-    /// A superblock with a right checksum holds a value that is not allowed.
+    /// A superblock with a right checksum holds a forbidden value.
     #[error("{}: superblock field `{field}` is {found}, not {expected}; restore the file from a copy", path.display())]
     Field {
         /// The file.
         path: PathBuf,
         /// The field's name in the specification.
         field: &'static str,
-        /// Its value.
+        /// The field's value.
         found: u64,
         /// The value it should have.
         expected: Expected,
@@ -116,13 +115,13 @@ pub enum Error {
     Length {
         /// The file.
         path: PathBuf,
-        /// The bytes that the superblock gives. If the file ends within its superblocks, at least the bytes of both.
+        /// The length that the superblock states. If the file ends within its superblocks, at least the length of both.
         expected: Expected,
-        /// Bytes there are.
+        /// The file's length in bytes.
         found: u64,
     },
 
-    /// This build's hash function gives other hashes than the build that wrote the file.
+    /// This build's hash function differs from that of the build that wrote the file.
     #[error("{}: its hash check value does not match this build's hash function; use the gowk that wrote it", path.display())]
     HashMismatch {
         /// The file.
@@ -136,7 +135,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// A key was given to the filter of a shard that it does not belong to.
+    /// A key was given to the filter of another shard.
     #[error(
         "{}: holds shard {shard} of {shards}, and the key belongs to shard {belongs}; use the filter of that shard",
         path.display()
@@ -175,7 +174,7 @@ pub enum Error {
         defect: JournalDefect,
     },
 
-    /// A file or folder has a name that gowk uses beside a filter or in a store, and gowk has not made it, or cannot know
+    /// A file or folder has a name that gowk uses beside a filter or in a store, but gowk has not made it, or cannot know
     /// that it has. It is neither read nor changed.
     #[error("{}: {problem}", path.display())]
     Untrusted {
@@ -211,11 +210,11 @@ pub enum Error {
     NotSealed {
         /// The filter file.
         path: PathBuf,
-        /// Why not.
+        /// Why the filter cannot be opened as sealed.
         reason: Unsealed,
     },
 
-    /// The bytes to read a filter from are a copy of a file that a writer had, or died with.
+    /// The bytes of a filter were copied from its file while a writer had it open, or after the writer died.
     #[error(
         "{}: copied from a file that a writer had, or died with, and may lack commits; take the bytes of a \
          closed filter, or of a copy (`copy_to_bytes`, `copy_to`)", path.display()
@@ -225,7 +224,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another process has held the filter's gate for too long. It is held only while opening.
+    /// Another process has held the filter's gate for too long. The gate is held only during opening.
     #[error(
         "{}: another process has been opening it for too long; continue that process if it is stopped, or end it, \
          and try again", path.display()
@@ -235,7 +234,7 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// Another file has taken the filter's name while a writer had it.
+    /// Another file has taken the filter's name while a writer had the filter open.
     #[error(
         "{}: another file has taken this name since the filter was opened; nothing was changed; \
          give the filter its name back and commit again, or open the other file and begin anew", path.display()
@@ -245,8 +244,8 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// The filter's name leads to no file any more: somebody removed or renamed the file while a writer had it. Nothing of
-    /// the transaction is kept.
+    /// The filter's name no longer leads to a file: somebody removed or renamed the file while a writer had it open. The
+    /// transaction is lost.
     #[error(
         "{}: was removed or renamed since it was opened, so nothing was committed; give the file its name back and commit \
          again, or restore it from a copy (`copy_to`) and begin anew",
@@ -262,7 +261,7 @@ pub enum Error {
     HardLinks {
         /// The filter file.
         path: PathBuf,
-        /// How many names it has.
+        /// How many names the file has.
         links: u64,
     },
 
@@ -277,12 +276,12 @@ pub enum Error {
         load: f64,
     },
 
-    /// No room for one more entry, and a rule or limit forbids to double the filter.
+    /// No room for one more entry, and a rule or limit forbids doubling.
     #[error("{}: will not double: {reason}", path.display())]
     Growth {
         /// The filter file.
         path: PathBuf,
-        /// Why not.
+        /// Why the filter does not double.
         reason: GrowthRefusal,
     },
 
@@ -296,13 +295,13 @@ pub enum Error {
         path: PathBuf,
         /// The filter's kind.
         found: Kind,
-        /// The kind that was needed.
+        /// The kind that is needed.
         wanted: Kind,
-        /// The operation that needs it: `removing keys`, or `what was asked for`.
+        /// The operation that needs that kind: `removing keys`, or `what was asked for`.
         op: &'static str,
     },
 
-    /// A forgetting filter keeps keys for another time than the options ask for.
+    /// A forgetting filter keeps keys for a different time than the options ask for.
     #[error(
         "{}: {found}, and not {wanted} as was asked for; leave that option out, or create another filter with it",
         path.display()
@@ -312,12 +311,12 @@ pub enum Error {
         path: PathBuf,
         /// How the filter forgets, in words.
         found: String,
-        /// What was asked for, in words.
+        /// How the options ask it to forget, in words.
         wanted: String,
     },
 
-    /// A filter keeps the newest keys ([`Options::keep_newest`](crate::Options::keep_newest)), and the operation is not for
-    /// such filters.
+    /// A filter keeps the newest keys ([`Options::keep_newest`](crate::Options::keep_newest)), and does not support the
+    /// operation.
     #[error(
         "{}: keeps the newest keys, and {op} is not for such filters, as only one sequence of keys has newest ones; \
          create a filter that keeps each key for a time, with `Options::forget_after`", path.display()
@@ -325,12 +324,12 @@ pub enum Error {
     Newest {
         /// The filter file.
         path: PathBuf,
-        /// What was asked for: `a merge`, `a join`, `a division`, `a store` or `a time of a key`.
+        /// The operation: `a merge`, `a join`, `a division`, `a store` or `a time of a key`.
         op: &'static str,
     },
 
-    /// The clock, or the time of a key, cannot be believed: a forgetting filter would forget all keys at once, or has come
-    /// to a later time already. Nothing has changed.
+    /// The clock, or the time of a key, seems wrong: a forgetting filter would forget all keys at once, or has already
+    /// reached a later time. Nothing has changed.
     #[error(
         "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say that it is right with \
          `Options::clock_is_right`{}", path.display(), utc(*clock),
@@ -347,7 +346,7 @@ pub enum Error {
         filter: u64,
     },
 
-    /// The filter or store was created with other rules for keys than the options ask for.
+    /// The filter or store was created with different rules for keys than the options ask for.
     #[error(
         "{}: takes keys {}, and {wanted} was asked for; leave that option out, or create another filter with it",
         path.display(), found.map_or_else(|| "by rules of a newer gowk".to_owned(), |rules| rules.to_string())
@@ -355,13 +354,13 @@ pub enum Error {
     KeyRules {
         /// The filter file, or the store's folder.
         path: PathBuf,
-        /// The rules there; `None` if this build does not know them.
+        /// The rules of the filter or store; `None` if this build does not know them.
         found: Option<KeyRules>,
-        /// The rules asked for.
+        /// The rules that the options ask for.
         wanted: KeyRules,
     },
 
-    /// A writer was closed with changes that were never committed. They are lost.
+    /// A writer was closed with uncommitted changes. They are lost.
     #[error(
         "{}: closed with changes that were not committed, and are lost; call `commit` before `close` to keep \
          changes, or `rollback` to give them up",
@@ -372,21 +371,21 @@ pub enum Error {
         path: PathBuf,
     },
 
-    /// An earlier write or sync failed, and nobody knows what the disk holds.
+    /// An earlier write or sync failed, so the contents of the disk are unknown.
     #[error("{}: an earlier write failed and its outcome is unknown; open the filter again to recover", path.display())]
     Poisoned {
         /// The filter file.
         path: PathBuf,
     },
 
-    /// A shared writer was closed, or its thread has ended because a change panicked.
+    /// A shared writer was closed, or its thread ended because a change panicked.
     #[error("{}: the shared writer is closed; open the filter again", path.display())]
     Closed {
         /// The filter file.
         path: PathBuf,
     },
 
-    /// A commit failed, and nobody knows whether it is durable. The writer is poisoned.
+    /// A commit failed, and it is unknown whether it is durable. The writer is poisoned.
     #[error(
         "{source}; whether commit {commit} of {} is durable is unknown; open the filter again: at \
          commit {commit} or higher it is, below that it is not",
@@ -397,19 +396,19 @@ pub enum Error {
         path: PathBuf,
         /// The commit's number.
         commit: u64,
-        /// Why it failed.
+        /// Why the commit failed.
         source: Box<Error>,
     },
 
-    /// Every commit is durable, but something after the last one failed: applying it to the filter file, a
-    /// checkpoint, or closing.
+    /// Every commit is durable, but a step after the last one failed: applying it to the filter file, a checkpoint, or
+    /// closing.
     #[error("{source}; commit {commit} of {} is durable; open the filter again to go on", path.display())]
     AfterCommit {
         /// The filter file.
         path: PathBuf,
         /// The number of the last commit.
         commit: u64,
-        /// What failed after it.
+        /// What failed after the commit.
         source: Box<Error>,
     },
 
@@ -421,9 +420,9 @@ pub enum Error {
     MetadataFull {
         /// The filter file.
         path: PathBuf,
-        /// Bytes of all entries together, as encoded.
+        /// How many bytes all entries take, as encoded.
         needed: usize,
-        /// Bytes there are.
+        /// How many bytes they may take.
         limit: usize,
     },
 
@@ -432,9 +431,9 @@ pub enum Error {
     NoSpace {
         /// The filter file.
         path: PathBuf,
-        /// Bytes the new file needs.
+        /// How many bytes the new file needs.
         needed: u64,
-        /// Bytes available.
+        /// How many bytes are free.
         available: u64,
     },
 
@@ -443,7 +442,7 @@ pub enum Error {
     Shrink {
         /// The filter file.
         path: PathBuf,
-        /// Why not.
+        /// Why the filter cannot be halved.
         reason: ShrinkRefusal,
     },
 
@@ -452,13 +451,13 @@ pub enum Error {
     Option {
         /// The option's name.
         option: &'static str,
-        /// Its value.
+        /// The option's value.
         found: String,
-        /// The values that are allowed.
+        /// The allowed values.
         expected: &'static str,
     },
 
-    /// The filter's false-positive rate is higher than the one asked for.
+    /// The filter's false-positive rate is higher than the requested one.
     #[error(
         "{}: made for a false-positive rate of {rate:.2e}, but {wanted:.2e} was asked for; create another filter",
         path.display()
@@ -468,7 +467,7 @@ pub enum Error {
         path: PathBuf,
         /// The file's rate at full load.
         rate: f64,
-        /// The rate asked for.
+        /// The requested rate.
         wanted: f64,
     },
 
@@ -481,9 +480,9 @@ pub enum Error {
     Indivisible {
         /// The filter file.
         path: PathBuf,
-        /// The regions it has.
+        /// How many regions the filter has.
         regions: u64,
-        /// How many shards were asked for.
+        /// The requested number of shards.
         parts: u64,
     },
 
@@ -498,9 +497,9 @@ pub enum Error {
         difference: Difference,
     },
 
-    /// Another filter was written over the file in place, under its writer, as by `cp other live`; or the file was replaced by
-    /// a filter with another seed, under which hashes that a reader has made find nothing. A writer is poisoned, and has
-    /// written nothing into the other filter.
+    /// Another filter was written over the file in place, while a writer had it open, as by `cp other live`. Or the file
+    /// was replaced by a filter with another seed, under which a reader's existing hashes find nothing. A writer is
+    /// poisoned, and has written nothing into the other filter.
     #[error("{}: was replaced by another filter; open it again, and repeat what was not committed", path.display())]
     Replaced {
         /// The filter file.
@@ -528,7 +527,7 @@ impl Error {
         move |source| Self::AfterCommit { path: path.to_owned(), commit, source: Box::new(source) }
     }
 
-    /// Whether an insert failed for this key alone: there is no room for it, and the filter must not double. Other keys
+    /// Whether an insert failed only for this key: there is no room for it, and the filter must not double. Other keys
     /// may still find room, and stored keys are untouched.
     pub fn refuses_one_key(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::Growth { .. })
@@ -545,7 +544,7 @@ pub enum Expected {
     AtLeast(u64),
     /// A value from the first to the second.
     Between(u64, u64),
-    /// Described in words.
+    /// A value described in words.
     Words(&'static str),
 }
 
@@ -560,14 +559,14 @@ impl fmt::Display for Expected {
     }
 }
 
-/// How two filters differ in a property. The value of the other filter comes second.
+/// The property in which two filters differ. The value of the other filter comes second.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Difference {
     /// The kinds.
     #[error("one is a {0}, the other a {1}")]
     Kind(Kind, Kind),
-    /// Who hashes the keys: one filter hashes them itself, the other takes hashes.
+    /// Who hashes the keys: one filter hashes them itself, the other one's caller does.
     #[error("one of the two hashes its keys itself, and the other takes hashes")]
     Hash,
     /// The seeds of the hash. No message shows them: an attacker who knows one can craft keys that collide.
@@ -588,7 +587,7 @@ pub enum Difference {
     /// The rules for keys.
     #[error("has other rules for keys")]
     KeyRules,
-    /// How long forgetting filters keep a key, or how many bits note the time.
+    /// How long forgetting filters keep a key, or how many bits of a slot say when it expires.
     #[error("forgets after another time, or keeps it otherwise")]
     Retention,
     /// An entry of the metadata.
@@ -616,7 +615,7 @@ impl Difference {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShrinkRefusal {
-    /// It has as many regions as it was created with.
+    /// The filter has as many regions as at its creation.
     #[error("it has not doubled since it was created; create a smaller filter for the next keys")]
     NeverDoubled,
     /// More than half of all slots are in use.
@@ -642,15 +641,15 @@ pub enum ShrinkRefusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unsealed {
-    /// A writer has the file, or died with it.
+    /// A writer has the file open, or died with it open.
     #[error("a writer has it, or died with it")]
     InUse,
-    /// A journal with commits lies beside it.
+    /// The filter's journal holds commits.
     #[error("its journal holds commits that the file may not have yet")]
     Journal,
 }
 
-/// Why a file or folder is not used, although it has a name that gowk uses.
+/// Why gowk does not use a file or folder, although it has a name that gowk uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Untrusted {
@@ -662,7 +661,7 @@ pub enum Untrusted {
     /// It is a pipe, a socket, a device or a folder.
     #[error("is not a regular file, and gowk makes only such files under this name; move it away")]
     NotAFile,
-    /// It has other names, under which it may be another's file.
+    /// It has other names, under which it may belong to somebody else.
     #[error(
         "has {links} hard links, so it may be another's file; remove the other names, or put a copy in its place"
     )]
@@ -676,7 +675,7 @@ pub enum Untrusted {
          filter open, remove this file, and use a folder that only the filter's users may write to (`chmod o-w`)"
     )]
     Owner {
-        /// The numeric id of its owner.
+        /// The numeric id of its actual owner.
         found: u32,
     },
     /// A folder of local copies belongs to another user, or everybody may write to it.
@@ -687,7 +686,7 @@ pub enum Untrusted {
     Cache,
 }
 
-/// What is wrong with a journal that holds commits.
+/// The defect of a journal that holds commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalDefect {
@@ -730,7 +729,7 @@ pub enum JournalDefect {
     Version(u16, u16),
 }
 
-/// Why a filter does not double, although an insert found no room.
+/// Why a filter does not double when an insert finds no room.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrowthRefusal {
@@ -769,7 +768,7 @@ pub enum GrowthRefusal {
         /// The limit in force.
         limit: f64,
     },
-    /// More than half of the entries have no tail left. A doubling would copy them, and gain little room.
+    /// More than half of the entries have no tail left. Doubling would copy them, and gain little room.
     #[error(
         "{void} of {entries} entries have no bits left that could divide them, and doubling would copy them; \
          create a new filter, or allow such growth"
@@ -780,14 +779,14 @@ pub enum GrowthRefusal {
         /// All entries.
         entries: u64,
     },
-    /// The format has no more regions.
+    /// The format allows no more regions.
     #[error(
         "the format has no more than {0} regions, in all shards of a filter together; create several filters"
     )]
     Regions(u64),
 }
 
-/// The option to give, or to leave out, to create a filter of the wanted kind.
+/// The option to give, or to omit, to create a filter of the wanted kind.
 fn kind_option(found: Kind, wanted: Kind) -> &'static str {
     match (found, wanted) {
         (_, Kind::Counting) => "with `Options::counting`",
@@ -820,7 +819,7 @@ fn utc(millis: u64) -> String {
     format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", days + 1)
 }
 
-/// An [`io::Error`] that can be cloned, so that all who waited for a call get its error.
+/// An [`io::Error`] that can be cloned, so that everyone who waited for a call gets its error.
 #[derive(Clone, Debug)]
 pub struct IoError(Arc<io::Error>);
 
@@ -874,7 +873,7 @@ mod tests {
 
     use super::{Error, utc};
 
-    /// One failed commit, reported to all who waited for it; the system's error is in the chain of each clone.
+    /// One failed commit, reported to everyone who waited for it. The system's error is in the chain of each clone.
     #[test]
     fn errors_are_cloned_with_their_sources_and_go_into_boxes() {
         fn passed_on<L: crate::Lookup>(

@@ -1,8 +1,8 @@
 //! Events of filters and stores, for subscribers of the crate `tracing` (feature `tracing`). Without the feature these
 //! functions do nothing.
 //!
-//! All events have the target `gowk`; the field `path` names the filter or store. Events are rare beside keys: each
-//! belongs to a call that reads or writes files. The exception is `refused`, which comes for each key without room.
+//! All events have the target `gowk`; the field `path` names the filter or store. Events are rare compared with keys:
+//! each belongs to a call that reads or writes files. The exception is `refused`, once for each key without room.
 //!
 //! | event | level | fields beside `path` |
 //! |---|---|---|

@@ -1,8 +1,8 @@
 //! Visits every state that a model of a protocol can reach: its processes take their steps in any order, and die between
-//! any two. Compiled for tests alone; `file/open/model.rs`, `store/model.rs` and `store/compact/model.rs` are the models.
+//! any two. Compiled only for tests. The models are `file/open/model.rs`, `store/model.rs` and `store/compact/model.rs`.
 //!
-//! Invariants checked: the model's own, in every state; and from every state all living processes can come to their
-//! ends, unless another one dies.
+//! Invariants checked: the model's own, in every state; and from every state all living processes can reach their ends,
+//! unless another one dies.
 //!
 //! A model that cannot fail shows nothing. [`assert_each_breaks`] therefore takes changes to the programs, and each must
 //! violate an invariant.
@@ -12,14 +12,14 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// What is violated, and how.
+/// `Err` says which invariant is violated, and how.
 pub(crate) type Outcome<T> = Result<T, String>;
 
 /// The steps of each program, by the program's number.
 #[derive(Clone)]
 pub(crate) struct Programs<Step>(pub(crate) Vec<Vec<Step>>);
 
-/// A state: all that processes share, and how far each of them is.
+/// A state: everything that the processes share, and the progress of each.
 pub(crate) trait Model: Copy + Eq + Hash + Debug + Sync {
     type Step: Copy + Debug + Sync;
 
@@ -29,20 +29,20 @@ pub(crate) trait Model: Copy + Eq + Hash + Debug + Sync {
     /// Fails if this state violates an invariant.
     fn check(&self, programs: &Programs<Self::Step>) -> Outcome<()>;
 
-    /// The states after the next step of a process; none if it waits, or has ended.
+    /// The states after the next step of a process; none if the process waits, or has ended.
     fn after(&self, process: usize, programs: &Programs<Self::Step>) -> Outcome<Vec<Self>>;
 
-    /// The state after the death of a process here; `None` if it cannot die.
+    /// The state after the death of a process in this state; `None` if it cannot die.
     fn after_death(&self, process: usize) -> Option<Self>;
 
-    /// Every process has ended or died.
+    /// Whether every process has ended or died.
     fn is_over(&self) -> bool;
 }
 
-/// The number of states that can be reached; fails at the first that violates an invariant.
+/// How many states can be reached. Fails at the first state that violates an invariant.
 pub(crate) fn explore<M: Model>(start: M, programs: &Programs<M::Step>) -> Outcome<usize> {
     let mut numbers = FxHashMap::from_iter([(start, 0_usize)]);
-    // Depth first. The order changes nothing but how soon a broken invariant is seen.
+    // Depth first. The order only affects how soon a broken invariant is found.
     let mut waiting = vec![start];
     let mut before: Vec<Vec<usize>> = vec![Vec::new()];
     let mut over = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn explore<M: Model>(start: M, programs: &Programs<M::Step>) -> Outco
 }
 
 /// Each change to the programs violates an invariant from one of the starts. A change reads `commit: without Append`, or
-/// `commit: MakeEven before ApplyAll`, which swaps two neighbours; `names` has the programs' names by their numbers.
+/// `commit: MakeEven before ApplyAll`, which swaps two neighbours. `names` has the programs' names by number.
 pub(crate) fn assert_each_breaks<M: Model>(
     starts: &[M],
     programs: &Programs<M::Step>,
@@ -102,7 +102,7 @@ pub(crate) fn assert_each_breaks<M: Model>(
         let how = broken.unwrap_or_else(|| panic!("{change} breaks nothing"));
         println!("{change}: {}", how.lines().next().unwrap_or_default());
     };
-    // The last tests that run are of this kind, so each uses two processors.
+    // Tests of this kind run last, so each uses two processors.
     std::thread::scope(|scope| {
         for half in changes.chunks(changes.len().div_ceil(2)) {
             scope.spawn(|| half.iter().for_each(|change| breaks(change)));
@@ -133,7 +133,7 @@ fn changed<Step: Copy + Debug>(programs: &Programs<Step>, names: &[&str], change
     changed
 }
 
-/// A model of two processes that count to 2 together; `Wait` is passed once the other has counted.
+/// A model of two processes that count to 2 together. A process passes `Wait` once the other has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Pair {
     at: [u8; 2],
@@ -188,7 +188,7 @@ const PAIR: Pair = Pair { at: [0; 2], counted: 0, deaths: 0 };
 #[test]
 fn every_order_of_steps_is_visited() {
     let programs = Programs(vec![vec![Turn::Count, Turn::Wait, Turn::Check]]);
-    // Until both have counted: 3 states more than the 9 with each at Wait, at Check or at its end.
+    // 3 states until both have counted, and 9 with each process at Wait, at Check or at its end.
     assert_eq!(explore(PAIR, &programs), Ok(12));
     assert_each_breaks(&[PAIR], &programs, &["pair"], &["pair: without Wait", "pair: Check before Wait"]);
 }
@@ -197,7 +197,7 @@ fn every_order_of_steps_is_visited() {
 fn a_state_from_which_the_living_cannot_come_to_an_end_is_told() {
     let programs = Programs(vec![vec![Turn::Count, Turn::Wait, Turn::Check]]);
     let stuck = explore(Pair { deaths: 1, ..PAIR }, &programs).unwrap_err();
-    // The first has died before it counted, and the second waits for it.
+    // The first process died before it counted, and the second waits for it.
     assert!(stuck.starts_with("no way to the end from"), "{stuck}");
     assert_each_breaks(&[PAIR], &programs, &["pair"], &["pair: without Count"]);
 }

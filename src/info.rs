@@ -8,15 +8,15 @@ use crate::cuckoo::{
 };
 use crate::format::{Geometry, Growth, Identity, Policy};
 
-/// How many doublings ahead [`Info::forecast`] looks at most.
+/// How many doublings [`Info::forecast`] lists at most.
 const FORECAST: usize = 8;
 
-/// A filter's shape, contents and expectations, as of its last commit. From [`Writer::info`](crate::Writer::info) it
-/// includes the open transaction.
+/// A filter's shape, contents and expectations, as of its last commit. [`Writer::info`](crate::Writer::info) includes the
+/// open transaction.
 ///
-/// `Display` writes the most important fields on one line. With the feature `serde` it is `Serialize`, under the names
-/// of its fields. Format, uuid, kind, key rules, hash and growth are text, such as `"1.0"`, `"xxh3-128"` and `"auto"`;
-/// the seed is left out.
+/// `Display` writes the most important fields on one line. With the feature `serde` it is `Serialize`, under the names of
+/// its fields. Format, uuid, kind, key rules, hash and growth are text, such as `"1.0"`, `"xxh3-128"` and `"auto"`; the
+/// seed is omitted.
 #[derive(Clone, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -24,7 +24,7 @@ pub struct Info {
     /// Major and minor version of the file's format.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::format"))]
     pub format: (u16, u16),
-    /// A random number given at creation, which identifies the filter.
+    /// A random number from the filter's creation, which identifies it.
     #[cfg_attr(feature = "serde", serde(serialize_with = "text::uuid"))]
     pub uuid: [u8; 16],
     /// The filter's kind.
@@ -33,14 +33,14 @@ pub struct Info {
     pub key_rules: Option<KeyRules>,
     /// Who hashes the keys.
     pub hash: HashKind,
-    /// The seed of the hash. It is secret wherever others choose the keys.
+    /// The seed of the hash. Secret if others choose the keys.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub seed: Seed,
     /// Slots in each bucket.
     pub slots_per_bucket: SlotsPerBucket,
     /// Regions when the filter was created.
     pub base_regions: u64,
-    /// How often it has doubled since.
+    /// How often the filter has doubled since.
     pub generation: u32,
     /// Regions now; each has 8192 buckets.
     pub regions: u64,
@@ -48,19 +48,19 @@ pub struct Info {
     pub shards: u64,
     /// The number of the shard that the filter holds, from 0.
     pub shard: u64,
-    /// Keys asked for at creation.
+    /// The number of keys requested at creation.
     pub capacity: u64,
-    /// The false-positive rate asked for at creation; `None` if slots per bucket were given instead.
+    /// The false-positive rate requested at creation; `None` if slots per bucket were given instead.
     pub requested_false_positive_rate: Option<f64>,
     /// Whether the filter doubles itself.
     pub growth: Growth,
     /// The most bytes that the file may have; `None` for no limit.
     pub max_file_size: Option<u64>,
-    /// The highest expected rate that a doubled filter may have when it is full again; `None` for no limit.
+    /// The highest expected rate that a doubled filter may have once it is full again; `None` for no limit.
     pub max_false_positive_rate: Option<f64>,
-    /// When the filter forgets keys; `None` if it never does, or keeps the newest.
+    /// When the filter forgets keys; `None` if it never does, or if it keeps a number of newest keys.
     pub retention: Option<Retention>,
-    /// The newest keys, if the filter keeps these and forgets all others.
+    /// How many of the newest keys the filter keeps, if it was created so.
     pub keep_newest: Option<Newest>,
     /// The time of a forgetting filter: the beginning of its epoch, in milliseconds since 1970. `None` before its first
     /// key, and for other kinds.
@@ -73,37 +73,37 @@ pub struct Info {
     pub digits: u64,
     /// Entries whose copies have reached the highest count. No removal changes them.
     pub saturated: u64,
-    /// Copies of all keys: inserted minus removed. In a set, the stored keys; in a forgetting filter, without keys whose
-    /// entries were emptied. A saturated entry counts as the highest count.
+    /// Copies of all keys: inserted minus removed. In a set, the stored keys. In a forgetting filter, without keys whose
+    /// entries were swept. A saturated entry counts as the highest count.
     pub copies: u64,
-    /// Copies ever inserted, except of keys whose entry was saturated already.
+    /// Copies ever inserted, except of keys whose entry was already saturated.
     pub inserted: u64,
-    /// Copies removed, except of keys whose entry was saturated. In a forgetting filter, the entries that were emptied after
-    /// they had expired.
+    /// Copies removed, except of keys whose entry was saturated. In a forgetting filter, the expired entries that were
+    /// swept.
     pub removed: u64,
     /// Entries by the bits of their tail: element t counts entries with t bits. A new entry has the most bits, and loses
     /// one with each doubling.
     pub entries_by_tail: Vec<u64>,
-    /// Buckets that repair has filled with slots that match everything.
+    /// Buckets that repair has filled with universal slots, which match everything.
     pub quarantined_buckets: u64,
     /// Slots in use, by entries, digits and quarantine, divided by all slots: 0 to 1.
     pub load: f64,
-    /// Bits of the file per entry; `None` while there are no entries.
+    /// Bits of the file per entry; `None` without entries.
     pub bits_per_key: Option<f64>,
-    /// The chance that a key never inserted is found now. It is computed from the entries by length of tail and the
+    /// The chance that a key never inserted is found now. It follows from the entries by length of tail and the
     /// quarantined buckets (`format-spec/README.md`, section 4.9).
     pub expected_false_positive_rate: f64,
-    /// The filter after each of its next doublings, up to eight. The list ends earlier where the format, a limit or the
+    /// The filter after each of its next doublings, up to eight. The list ends earlier if the format, a limit or the
     /// share of void entries forbids another doubling.
     pub forecast: Vec<Forecast>,
     /// The filter after [`Writer::shrink`](crate::Writer::shrink). `None` if it has never doubled, or if more slots are
-    /// in use than it would have. If the load would be high, shrinking may still find no room.
+    /// in use than it would have. At a high load, shrinking may still find no room.
     pub shrunk: Option<Forecast>,
     /// The number of the last commit.
     pub commit: u64,
-    /// Bytes of the file.
+    /// How many bytes the file has.
     pub file_length: u64,
-    /// Bytes of commits in the journal; the next checkpoint empties it.
+    /// How many bytes of commits the journal has; the next checkpoint empties it.
     pub journal_length: u64,
 }
 
@@ -140,7 +140,7 @@ pub(crate) mod text {
     }
 }
 
-/// A filter in the future: after one of its next doublings, when it is full again; or after a halving of its present
+/// A filter in the future: after one of its next doublings, once it is full again; or after a halving, with its present
 /// entries.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -154,13 +154,13 @@ pub struct Forecast {
     pub expected_false_positive_rate: f64,
     /// Bits of the file per entry then.
     pub bits_per_key: f64,
-    /// Entries that have no tail left; a doubling copies them to both sides.
+    /// Entries with no tail left; a doubling copies them to both sides.
     pub void_entries: u64,
     /// Bytes of the file then.
     pub file_length: u64,
 }
 
-/// The values that an [`Info`] is computed from.
+/// The values from which an [`Info`] is computed.
 pub(crate) struct Facts {
     pub(crate) identity: Identity,
     pub(crate) policy: Policy,

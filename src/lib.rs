@@ -1,4 +1,4 @@
-//! Has this key been seen? For sets too large to keep, in about two bytes a key.
+//! Has this key been seen? For sets too large for memory, in about two bytes a key.
 //!
 //! gowk is a cuckoo filter in a file. The answer "no" is always right; the answer "yes" is wrong at a known rate,
 //! chosen at creation. It grows without the original keys. A counting filter also counts and removes keys. Any number
@@ -51,23 +51,23 @@
 //!
 //! # Threads
 //!
-//! A [`Reader`] is shared freely: clones are cheap, and all its calls take `&self`. A [`Writer`] takes `&mut self`. Threads
-//! and tasks that each need their changes to be durable share it as a [`SharedWriter`] ([`Writer::into_shared`]), with one
-//! commit for all that they bring. Threads that commit seldom share it as `Arc<Mutex<Writer>>`, and should hand it batches.
-//! One call divides its work over [`Options::threads`] threads. `examples/crawler.rs` is a crawler with threads.
+//! A [`Reader`] is shared freely: clones are cheap, and all its calls take `&self`. A [`Writer`] takes `&mut self`.
+//! Threads and tasks that each need their changes to be durable share it as a [`SharedWriter`] ([`Writer::into_shared`]),
+//! with one commit for all their changes. Threads that commit seldom share it as `Arc<Mutex<Writer>>`, and should pass
+//! batches to it. One call divides its work over [`Options::threads`] threads. `examples/crawler.rs` is a crawler with
+//! threads.
 //!
 //! # Async
 //!
-//! Changes through a [`SharedWriter`] are futures for any executor: `examples/service.rs`. Its lookups may run inline if the
-//! filter fits into memory. All other calls may wait for the disk: make them on a thread that may block, with tokio's
-//! `spawn_blocking` for example.
+//! Changes through a [`SharedWriter`] are futures for any executor: `examples/service.rs`. Its lookups may run inline if
+//! the filter fits into memory. All other calls may wait for the disk: make them on a thread that may block, for example
+//! with tokio's `spawn_blocking`.
 //!
 //! # Errors
 //!
-//! [`Error`] names the file, the place and the remedy; [`Error::kind`] is the kind of failure. After an error nothing
-//! has changed unless the error says otherwise. A batch does not fail because of a key that finds no room: [`Inserted`]
-//! lists such keys. Closing a writer with changes that were not committed is [`Error::Uncommitted`]; dropping it rolls
-//! them back.
+//! [`Error`] names the file, the place and the remedy; [`Error::kind`] is the kind of failure. After an error nothing has
+//! changed unless the error says otherwise. A batch does not fail because of a key that finds no room: [`Inserted`] lists
+//! such keys. Closing a writer with uncommitted changes fails with [`Error::Uncommitted`]; dropping it rolls them back.
 //!
 //! # Features
 //!
@@ -95,18 +95,19 @@
 //!
 //! # Files
 //!
-//! A filter is `FILE`, with `FILE-journal` (only a header after a clean close) and `FILE-lock` (always empty) beside
-//! it. To copy a filter, use [`Reader::copy_to`]; copying the file alone is right only while no writer has it and the
+//! A filter is `FILE`, with `FILE-journal` (only a header after a clean close) and `FILE-lock` (always empty) beside it.
+//! To copy a filter, use [`Reader::copy_to`]. Copying only the file is right only while no writer has it open and the
 //! last one closed it. The format is specified byte by byte in `format-spec/`.
 //!
 //! # Limits
 //!
-//! Unix only. Memory maps and `flock` must work, as they do on a local file system. No other process may cut the file
-//! short while it is mapped, as `cp shorter live` does: accesses past the cut raise SIGBUS, as do those to a block that the
-//! disk cannot read. SIGBUS kills the process unless it has a handler, and the access cannot be continued. The library
-//! installs no handler.
-//! A filter of the same length or a longer one that is written over the file is noticed: [`Error::Replaced`]. To replace a
-//! filter, rename another one over it, or use [`Reader::copy_over`]. A process and its fork share the locks of a filter
+//! Unix only. Memory maps and `flock` must work, as they do on a local file system. No other process may shorten the file
+//! while it is mapped, as `cp shorter live` does: accesses past the new end raise SIGBUS, and so do accesses to a block
+//! that the disk cannot read. SIGBUS kills the process unless it has a handler, and the access cannot be continued. The
+//! library installs no handler.
+//!
+//! If a filter of the same length or a longer one is written over the file, gowk notices: [`Error::Replaced`]. To replace
+//! a filter, rename another one over it, or use [`Reader::copy_over`]. A process and its fork share the locks of a filter
 //! that was opened before the fork: open it after forking.
 
 // Documentation shows which feature an item needs.
@@ -150,7 +151,7 @@ pub use options::{OnDamage, Options, Plan, Verify};
 pub use read::{Lookup, Lookups, Reader, Report};
 pub use shared::{Changes, Commits, Pending, SharedWriter};
 pub use system::Files;
-/// The disk under a filter, which tests replace. No part of the stable interface.
+/// The disk under a filter, which tests replace. Not part of the stable interface.
 #[doc(hidden)]
 pub use system::disk;
 pub use write::{Batches, Inserted, InsertedAt, Limits, Repair, Seen, Writer};

@@ -17,24 +17,24 @@ use crate::system::{Disk, SystemDisk, new_uuid, quarter, random};
 
 pub use plan::Plan;
 
-/// The capacity of a new filter unless given.
+/// The default capacity of a new filter.
 const DEFAULT_CAPACITY: u64 = 1_000_000;
-/// The false-positive rate of a new filter unless given.
+/// The default false-positive rate of a new filter.
 const DEFAULT_RATE: f64 = 0.001;
-/// The most entries that a search for a free slot examines. With fewer, a filter doubles at a lower load: with 500, the
-/// load is 1 to 1.5 percentage points lower.
+/// How many entries a search for a free slot examines at most. With fewer, a filter doubles at a lower load: with 500,
+/// the load is 1 to 1.5 percentage points lower.
 const DEFAULT_MAX_KICKS: u32 = 2000;
 
 /// When a process verifies page checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Verify {
-    /// Each page before its first use.
+    /// Each page before first use.
     #[default]
     FirstTouch,
-    /// All pages while opening, which reads the whole file.
+    /// All pages during opening, which reads the whole file.
     Eager,
-    /// Never, for measurements: a damaged page may then lose keys unnoticed.
+    /// Never, for measurements: a damaged page may then silently lose keys.
     Never,
 }
 
@@ -64,9 +64,9 @@ pub enum OnDamage {
 #[must_use = "options do nothing until a method such as `open` or `create` uses them"]
 pub struct Options {
     capacity: Option<u64>,
-    /// Regions at creation; `None` if they follow from the capacity.
+    /// Regions at creation; `None` to compute them from the capacity.
     regions: Option<u64>,
-    /// The rate asked for when the filter was created that this one is made like.
+    /// For a filter made like another one: the rate requested when that one was created.
     rate_of_like: Option<f64>,
     rate: Option<f64>,
     slots: Option<SlotsPerBucket>,
@@ -93,7 +93,7 @@ pub struct Options {
     pub(crate) void_growth: bool,
     pub(crate) verify: Verify,
     pub(crate) on_damage: OnDamage,
-    /// Whether a reader moves on to a file that takes the name of the one it has.
+    /// Whether a reader moves to another file that takes the name of its file.
     pub(crate) follow: bool,
     pub(crate) sealed: bool,
     pub(crate) wait: Duration,
@@ -102,7 +102,7 @@ pub struct Options {
     pub(crate) disk: Arc<dyn Disk>,
 }
 
-/// The clock of forgetting filters; the system's unless a test has set one.
+/// The clock of forgetting filters: the system's, unless a test sets another one.
 #[derive(Clone, Default)]
 struct Clock(Option<Arc<dyn Fn() -> SystemTime + Send + Sync>>);
 
@@ -154,8 +154,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A filter for a million keys, with at most one false positive in a thousand lookups of absent keys, that
-    /// doubles itself when it is full.
+    /// A filter for a million keys that doubles itself when it is full. At most one in a thousand lookups of absent keys
+    /// is a false positive.
     pub fn new() -> Self {
         Self {
             capacity: None,
@@ -195,15 +195,14 @@ impl Options {
         }
     }
 
-    /// Creation: the distinct keys that the filter takes before it has to double, at least 1.
+    /// Creation: how many distinct keys fit into the filter before it must double, at least 1.
     pub fn capacity(mut self, keys: u64) -> Self {
         self.capacity = Some(keys);
         self
     }
 
-    /// Creation: the chance that a key never inserted is found, at full load and before any doubling; above 0
-    /// and below 1. Chooses the slots per bucket. An existing filter of a higher rate is refused with
-    /// [`Error::Rate`].
+    /// Creation: the chance that a key never inserted is found, at full load and before any doubling; above 0 and below
+    /// 1. Determines the slots per bucket. An existing filter with a higher rate is refused with [`Error::Rate`].
     pub fn false_positive_rate(mut self, rate: f64) -> Self {
         self.rate = Some(rate);
         self
@@ -215,30 +214,30 @@ impl Options {
         self
     }
 
-    /// Creation: the seed of the hash; random unless given. An attacker who knows the seed can craft keys that collide.
+    /// Creation: the seed of the hash; random by default. An attacker who knows the seed can craft keys that collide.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(Seed::new(seed));
         self
     }
 
-    /// Creation: a filter that counts copies of keys, and can remove keys: [`Kind::Counting`]. Unless given, a new filter is
-    /// a set. An existing filter of another kind is refused with [`Error::Kind`].
+    /// Creation: a filter that counts copies of keys, and can remove keys: [`Kind::Counting`]. By default, a new filter
+    /// is a set. An existing filter of another kind is refused with [`Error::Kind`].
     pub fn counting(self) -> Self {
         self.kind(Kind::Counting)
     }
 
-    /// Creation: the filter's kind; [`Kind::Set`] unless given. An existing filter of another kind is refused with
+    /// Creation: the filter's kind; by default [`Kind::Set`]. An existing filter of another kind is refused with
     /// [`Error::Kind`].
     pub fn kind(mut self, kind: Kind) -> Self {
         self.kind = Some(kind);
         self
     }
 
-    /// Creation: a filter that forgets: it keeps each key at least this long after the key was first seen, and somewhat
+    /// Creation: a filter that forgets. It keeps each key at least this long after the key was first seen, and somewhat
     /// longer ([`forget_within`](Self::forget_within)). At least 1 ms, and at most 2^53 ms. An existing filter of another
-    /// kind is refused with [`Error::Kind`], and one of another time with [`Error::Retention`].
+    /// kind is refused with [`Error::Kind`], and one with another time with [`Error::Retention`].
     ///
-    /// The filter's time goes on with its keys and commits: while nobody writes to it, it forgets nothing. See
+    /// The filter's time advances with its keys and commits: while nobody writes to it, it forgets nothing. See
     /// [`Writer::insert_at`](crate::Writer::insert_at) and [`Writer::sweep`](crate::Writer::sweep).
     ///
     /// ```
@@ -258,34 +257,34 @@ impl Options {
     /// ```
     pub fn forget_after(mut self, time: Duration) -> Self {
         self.forget_after = Some(time);
-        // With another kind, creation says that both were given.
+        // If another kind was set, creation reports that both were given.
         self.kind.get_or_insert(Kind::Forgetting);
         self
     }
 
-    /// Creation: the longest time that a key is kept beyond [`forget_after`](Self::forget_after); unless given, up to half
-    /// of it. Chooses the bits that each slot keeps of the time: with 2 bits it is a half, with 3 a sixth, with 4 a
+    /// Creation: the longest time that a key is kept beyond [`forget_after`](Self::forget_after); by default up to half
+    /// of that time. Determines how many bits of each slot say when its key expires: 2 bits give a half, 3 a sixth, 4 a
     /// fourteenth. So a shorter time needs more slots, or brings a higher rate.
     pub fn forget_within(mut self, time: Duration) -> Self {
         self.forget_within = Some(time);
         self
     }
 
-    /// Creation: whether the time of [`forget_after`](Self::forget_after) counts from when a key was last inserted, and
-    /// not from when it was first; false unless given.
+    /// Creation: whether the time of [`forget_after`](Self::forget_after) counts from when a key was last inserted,
+    /// rather than first inserted; false by default.
     pub fn refresh(mut self, refresh: bool) -> Self {
         self.refresh = Some(refresh);
         self
     }
 
-    /// Creation: a filter of bounded size that keeps the newest keys, however fast they come: each until at least this
-    /// many newer keys were stored, and somewhat longer. [`Info::keep_newest`](crate::Info::keep_newest) and
-    /// [`plan`](Self::plan) say how many it keeps at most; the file has room for these, and need never double. So no
-    /// [`capacity`](Self::capacity) is given beside it. At least 1, and at most 2^50. Keys that come again stay as old as
-    /// they are. An existing filter of another kind is refused with [`Error::Kind`], and a filter that keeps another
+    /// Creation: a filter of bounded size that keeps the newest keys, however fast they come. It keeps each key until at
+    /// least this many newer keys were stored, and somewhat longer. [`Info::keep_newest`](crate::Info::keep_newest) and
+    /// [`plan`](Self::plan) say how many keys it keeps at most; the file has room for them, and need never double. So
+    /// [`capacity`](Self::capacity) must not be set with it. At least 1, and at most 2^50. Keys that come again do not
+    /// become newer. An existing filter of another kind is refused with [`Error::Kind`], and a filter that keeps another
     /// number with [`Error::Retention`].
     ///
-    /// No clock is read. Such a filter takes no times of keys, and is neither divided, joined nor merged:
+    /// Such a filter reads no clock and accepts no times of keys. It cannot be divided, joined or merged:
     /// [`Error::Newest`].
     ///
     /// ```
@@ -306,19 +305,19 @@ impl Options {
     /// ```
     pub fn keep_newest(mut self, keys: u64) -> Self {
         self.keep_newest = Some(keys);
-        // With another kind, creation says that both were given.
+        // If another kind was set, creation reports that both were given.
         self.kind.get_or_insert(Kind::Forgetting);
         self
     }
 
-    /// Writing to a forgetting filter: whether to believe a clock that is behind the filter's time, or so far ahead of it
-    /// that all keys would be forgotten; false unless given. See [`Error::Clock`].
+    /// Writing to a forgetting filter: whether to trust a clock that is behind the filter's time, or so far ahead of it
+    /// that all keys would be forgotten; false by default. See [`Error::Clock`].
     pub fn clock_is_right(mut self, right: bool) -> Self {
         self.clock_is_right = right;
         self
     }
 
-    /// The clock that writers of forgetting filters look at. For tests, and no part of the stable interface.
+    /// The clock that writers of forgetting filters read. For tests; not part of the stable interface.
     #[doc(hidden)]
     pub fn with_clock(mut self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = Clock(Some(Arc::new(clock)));
@@ -330,7 +329,7 @@ impl Options {
         self.clock.0.as_ref().map_or_else(SystemTime::now, |clock| clock())
     }
 
-    /// Creation: how the tool and ingest jobs change a key before they hash it; not at all unless given. Kept in the
+    /// Creation: how the tool and ingest jobs change a key before they hash it; by default not at all. Stored in the
     /// filter's metadata. An existing filter with other rules is refused with [`Error::KeyRules`].
     pub fn key_rules(mut self, rules: KeyRules) -> Self {
         self.key_rules = Some(rules);
@@ -374,8 +373,8 @@ impl Options {
         }
     }
 
-    /// Creation: the filter holds shard `number`, from 0, of the `of` shards that divide all keys; shard 0 of 1 unless
-    /// given. [`capacity`](Self::capacity) counts keys of this shard alone.
+    /// Creation: the filter holds shard `number`, from 0, of the `of` shards that divide all keys; by default shard 0 of
+    /// 1. [`capacity`](Self::capacity) counts only keys of this shard.
     ///
     /// [`KeyHash::shard`](crate::KeyHash::shard) says which shard a key belongs to; all shards need the same seed. The
     /// filter takes keys and hashes like any other filter, and refuses keys of another shard with [`Error::OtherShard`].
@@ -384,20 +383,20 @@ impl Options {
         self
     }
 
-    /// Creation: whether the filter doubles itself when it is full. Kept in the file.
+    /// Creation: whether the filter doubles itself when it is full. Stored in the file.
     pub fn growth(mut self, growth: Growth) -> Self {
         self.growth = growth;
         self
     }
 
-    /// Creation: the most bytes that the file may have; a doubling to more is refused. Kept in the file.
+    /// Creation: the most bytes that the file may have. A doubling beyond it is refused. Stored in the file.
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.max_file_size = Some(bytes);
         self
     }
 
-    /// Creation: the highest expected false-positive rate that a doubled filter may have once it is full again; a
-    /// doubling to a higher one is refused. Above 0 and below 1. Kept in the file.
+    /// Creation: the highest expected false-positive rate that a doubled filter may have once it is full again. A
+    /// doubling beyond it is refused. Above 0 and below 1. Stored in the file.
     pub fn max_false_positive_rate(mut self, rate: f64) -> Self {
         self.max_rate = Some(rate);
         self
@@ -409,26 +408,27 @@ impl Options {
         self
     }
 
-    /// The most entries that one search for a free slot examines; 2000 unless given. Where keys have several copies,
-    /// one insert may make three such searches, and examine eight times as many entries to displace groups, as many again
-    /// to divide one of them, and twice as many again to share entries. At last, in buckets of four slots or more, it
-    /// reads the whole region and, if an eighth of it is free, moves as many groups as this says.
+    /// How many entries one search for a free slot examines at most; 2000 by default. If keys have several copies, one
+    /// insert may make three such searches. Then it may examine eight times as many entries to displace groups, as many
+    /// again to divide one of them, and twice as many again to share entries. At last, in buckets of four slots or more,
+    /// it reads the whole region and, if an eighth of it is free, moves as many groups as this number.
     pub fn max_kicks(mut self, entries: u32) -> Self {
         self.max_kicks = entries;
         self
     }
 
-    /// The threads that share the work of a batch of keys, or of shrinking a filter, at least 1; 1 by default. A batch
-    /// with fewer than some ten thousand keys a thread uses fewer threads. Up to three times as many write the
-    /// files of a store's shards, as each waits for the disk for most of the time.
+    /// How many threads share the work of a batch of keys, or of shrinking a filter, at least 1; 1 by default. A batch
+    /// with fewer than some ten thousand keys a thread uses fewer threads. Up to three times as many threads write the
+    /// files of a store's shards, as each mostly waits for the disk.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
     }
 
-    /// Makes commits of the store that these options create also [vacuum](crate::store::Store::vacuum): all but the newest
-    /// `keep` versions, at least 1, and those that were the newest within the last `grace`, at least a second. A commit does
-    /// that once at least 16 versions can go, or `keep` if that is more. Off unless given; filters ignore it.
+    /// Makes commits of the store that these options create also [vacuum](crate::store::Store::vacuum). They remove all
+    /// versions except the newest `keep` versions, at least 1, and the versions that were the newest within the last
+    /// `grace`, at least a second. A commit vacuums once at least 16 versions can be removed, or `keep` if that is more.
+    /// Off by default; filters ignore it.
     #[cfg(feature = "store")]
     pub fn auto_vacuum(mut self, keep: u64, grace: Duration) -> Self {
         self.auto_vacuum = Some((keep, grace));
@@ -436,84 +436,84 @@ impl Options {
     }
 
     /// Whether the filter may double although more than half of its entries have no tail left, and would be copied to
-    /// both sides; false unless given.
+    /// both sides; false by default.
     pub fn void_growth(mut self, allowed: bool) -> Self {
         self.void_growth = allowed;
         self
     }
 
-    /// When pages are verified against their checksums; unless given, each when it is first touched.
+    /// When pages are verified against their checksums; by default, each page when it is first touched.
     pub fn verify(mut self, verify: Verify) -> Self {
         self.verify = verify;
         self
     }
 
-    /// What a reader's lookups answer if they touch a damaged page; an error unless given.
+    /// What a reader's lookups answer if they touch a damaged page; by default an error.
     pub fn on_damage(mut self, on_damage: OnDamage) -> Self {
         self.on_damage = on_damage;
         self
     }
 
-    /// Reading: opens the filter as sealed: its last writer has closed it, and nobody will change it any more. False
-    /// unless given.
+    /// Reading: opens the filter as sealed: its last writer has closed it, and it will never change again. False by
+    /// default.
     ///
     /// The reader needs no lock file, journal, locks or write permission, and locks, writes and syncs nothing: the file
-    /// may lie in an image or on a network share. A filter that a writer has, or that needs recovery, is refused with
-    /// [`Error::NotSealed`]. The reader follows a file that is replaced as a whole. It follows changes in place only
-    /// where locks and maps work as on a local file system.
+    /// may lie in an image or on a network share. A filter that a writer has open, or that needs recovery, is refused
+    /// with [`Error::NotSealed`]. The reader follows a file that is replaced as a whole. It follows changes in place only
+    /// if locks and maps work as on a local file system.
     ///
-    /// On a file system that is mounted read-only, a reader opens a filter at a checkpoint in this way even if this is
+    /// On a file system that is mounted read-only, a reader opens a filter at a checkpoint as sealed even if this is
     /// false.
     pub fn sealed(mut self, sealed: bool) -> Self {
         self.sealed = sealed;
         self
     }
 
-    /// How long to wait for another writer to finish; not at all unless given.
+    /// How long to wait for another writer to finish; by default not at all.
     ///
-    /// While another process opens or recovers the filter, a writer also waits for that, at least a second, and a
+    /// If another process is opening or recovering the filter, a writer also waits for that, at least a second, and a
     /// reader up to a minute. If the other process does not finish in time, the opening fails with [`Error::Stalled`].
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// The bytes of memory that the changes of a transaction should take at most; a quarter of the memory that the process
-    /// may use unless given. No call fails at it: [`Writer::exceeds_memory`](crate::Writer::exceeds_memory) says when to
-    /// commit.
+    /// How many bytes of memory the changes of a transaction should take at most; by default a quarter of the memory that
+    /// the process may use. No call fails because of it: [`Writer::exceeds_memory`](crate::Writer::exceeds_memory) says
+    /// when to commit.
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = Some(bytes);
         self
     }
 
-    /// What [`memory`](Self::memory) allows.
+    /// How much [`memory`](Self::memory) allows.
     pub(crate) fn memory_allowed(&self) -> u64 {
         self.memory.unwrap_or_else(quarter)
     }
 
-    /// A function that a writer calls while an insert doubles the filter: after each region, with the number of regions
-    /// done and the number of all.
+    /// A function that a writer calls while an insert doubles the filter: after each region, with the number of finished
+    /// regions and of all.
     pub fn growth_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.progress = ProgressCall(Some(Arc::new(tell)));
         self
     }
 
     /// A function that a store in a bucket calls while it fetches files into the cache: when a fetch begins, and after
-    /// each part of it, with the bytes fetched and the bytes of all files. Files that are fetched at the same time count
-    /// together; once all have ended, the next fetch begins at 0. Several threads may call it at once.
+    /// each part of it, with the bytes fetched and the bytes of all files. Files fetched at the same time count together;
+    /// once all have ended, the next fetch begins at 0. Several threads may call it at once.
     pub fn fetch_progress(mut self, tell: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
         self.fetches = ProgressCall(Some(Arc::new(tell)));
         self
     }
 
-    /// The disk that changes go to: tests record, fail or lose them. No part of the stable interface.
+    /// The disk that receives changes: tests record, fail or lose them. Not part of the stable interface.
     #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self
     }
 
-    /// [`Error::Option`] if a rate that was given is not above 0 and below 1.
+    /// [`Error::Option`] if a given rate is not above 0 and below 1.
     pub(crate) fn check_rates(&self) -> Result<()> {
         self.rate.map_or(Ok(()), |rate| check_rate("false-positive rate", rate))?;
         self.max_rate.map_or(Ok(()), |rate| check_rate("maximal false-positive rate", rate))
