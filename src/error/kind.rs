@@ -33,7 +33,7 @@ use super::Error;
 pub enum ErrorKind {
     /// There is no such filter, store, folder or version.
     NotFound,
-    /// Something of this name is there already.
+    /// Something of this name already exists.
     Exists,
     /// The file is not a filter, the folder is not a store, or something else has a name that gowk uses.
     Foreign,
@@ -41,29 +41,29 @@ pub enum ErrorKind {
     Unsupported,
     /// The bytes differ from what was written.
     Damaged,
-    /// Another process has the filter.
+    /// Another process has the filter open.
     Locked,
-    /// It kept changing while it was read.
+    /// The filter kept changing while it was read.
     Busy,
     /// A filter has no room for a key, and must not grow.
     NoRoom,
     /// The file system has too little room.
     NoSpace,
-    /// The filter is of another kind than is needed.
+    /// The filter is not of the kind that is needed.
     Kind,
-    /// The clock, or the time of a key, cannot be believed.
+    /// The clock, or the time of a key, seems wrong.
     Clock,
-    /// An argument, an option or a combination of filters that is not allowed.
+    /// An argument, an option or a combination of filters is not allowed.
     Invalid,
     /// Another file has taken the filter's name.
     Replaced,
-    /// A writer was closed with changes that were never committed.
+    /// A writer was closed with uncommitted changes.
     Uncommitted,
     /// Another commit came first; nothing was committed.
     Conflict,
-    /// A commit failed, and nobody knows whether it is durable.
+    /// A commit failed, and it is unknown whether it is durable.
     Unknown,
-    /// Something failed after a commit had become durable.
+    /// Something failed after a commit was already durable.
     AfterCommit,
     /// The writer is closed: by an earlier failure, or because it was shared and a clone closed it.
     Poisoned,
@@ -153,7 +153,7 @@ impl Error {
         }
     }
 
-    /// The file or folder that it names; `None` where it names none.
+    /// The file or folder that the error names, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Io { path, .. }

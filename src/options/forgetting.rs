@@ -7,7 +7,7 @@ use super::{DEFAULT_CAPACITY, Options};
 use crate::cuckoo::{AnyWidth, EpochClock, Forgetting, Kind};
 use crate::error::{Error, Result};
 
-/// The most keys that [`Options::keep_newest`] may be asked for: more than 2^32 regions hold.
+/// The most keys for [`Options::keep_newest`]: more than fit into 2^32 regions.
 const MOST_NEWEST: u64 = 1 << 50;
 
 impl Options {
@@ -15,8 +15,8 @@ impl Options {
         self.forget_after.is_some() || self.keep_newest.is_some()
     }
 
-    /// The first width of forgetting filters with this rate and the requested slots and granularity; for the newest keys the
-    /// width that takes the least room.
+    /// The first width of forgetting filters with this rate and the requested slots and granularity. For the newest keys,
+    /// the width that takes the least room.
     pub(super) fn forgetting_width(&self, rate: f64) -> Result<AnyWidth> {
         let mut fitting = AnyWidth::FORGETTING.to_vec();
         fitting.retain(|width| self.slots.is_none_or(|slots| slots == width.slots()));
@@ -54,7 +54,7 @@ impl Options {
         }
     }
 
-    /// How a new filter of this width forgets; `None` if it does not.
+    /// How a new filter of this width forgets; `None` if it does not forget.
     pub(super) fn forgetting(&self, width: AnyWidth) -> Result<Option<Forgetting>> {
         let wrong =
             |option, found| Error::Option { option, found, expected: "given with `forget_after` alone" };
@@ -112,15 +112,15 @@ impl Options {
         Ok(of_newest(keys, width))
     }
 
-    /// The distinct keys that a new filter of this width must hold.
+    /// How many distinct keys a new filter of this width must hold.
     pub(super) fn keys_to_hold(&self, width: AnyWidth) -> Result<u64> {
         let newest = self.forgetting(width)?.and_then(Forgetting::newest);
         let given = self.capacity.unwrap_or(DEFAULT_CAPACITY);
-        // A filter that is made like another one keeps that one's number.
+        // A filter that is made like another one keeps the other's number.
         Ok(newest.filter(|_| self.regions.is_none()).map_or(given, |newest| newest.at_most))
     }
 
-    /// [`Error::Retention`] if an existing filter or store forgets in another way than these options ask for.
+    /// [`Error::Retention`] if an existing filter or store forgets differently than these options ask for.
     pub(crate) fn check_forgetting(&self, path: &Path, found: Forgetting) -> Result<()> {
         let Forgetting { after, epoch, refresh, clock } = found;
         if self.keep_newest.is_some() || clock == EpochClock::Keys {

@@ -4,7 +4,7 @@ use super::Options;
 use crate::cuckoo::{Forgetting, Kind, Newest, Retention, SlotsPerBucket};
 use crate::error::Result;
 
-/// The filter that [`Options`] would create. Nothing is created for it, and no file is looked at.
+/// The filter that [`Options`] would create. Computing it creates and reads no file.
 ///
 /// ```
 /// let plan = gowk::Options::new().capacity(50_000_000).false_positive_rate(1e-3).plan()?;
@@ -24,18 +24,18 @@ pub struct Plan {
     pub regions: u64,
     /// Slots of all buckets.
     pub slots: u64,
-    /// Bytes of the file. The journal beside it holds up to 64 MiB of commits, or one commit that is larger.
+    /// How many bytes the file has. The journal beside it holds up to 64 MiB of commits, or one larger commit.
     pub file_length: u64,
-    /// The distinct keys that the filter takes before it has to double.
+    /// How many distinct keys fit into the filter before it must double.
     pub capacity: u64,
     /// Bytes of the file, divided by the capacity.
     pub bytes_per_key: f64,
     /// The expected false-positive rate at full load, before any doubling. It follows from the slots per bucket, and is
-    /// at most the rate that was asked for.
+    /// at most the requested rate.
     pub false_positive_rate: f64,
-    /// When the filter forgets keys; `None` if it never does, or keeps the newest.
+    /// When the filter forgets keys; `None` if it never does, or if it keeps a number of newest keys.
     pub retention: Option<Retention>,
-    /// The newest keys, if the filter keeps these and forgets all others.
+    /// How many of the newest keys the filter keeps, if it is created so.
     pub keep_newest: Option<Newest>,
 }
 

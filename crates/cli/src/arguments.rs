@@ -22,7 +22,7 @@ use super::paths::{Sink, check_outputs, is_filter, is_store, is_store_and_no_key
 use super::quantity;
 use super::source::{self, AHEAD, Aside, Place, Read, Reading, Source};
 
-/// The argument behind `--wait` that may be its seconds or a key. clap takes it for a key or a file, and people most often
+/// The argument after `--wait` that may be its seconds or a key. clap takes it for a key or a file, but people usually
 /// mean seconds: the tool asks.
 pub(super) fn unclear_wait(arguments: &[OsString]) -> Option<&OsString> {
     let options = arguments.iter().take_while(|argument| *argument != "--");
@@ -33,7 +33,7 @@ pub(super) fn unclear_wait(arguments: &[OsString]) -> Option<&OsString> {
         .find(|next| next.to_str().is_some_and(is_time))
 }
 
-/// Whether the arguments have a `--`, after which all are keys.
+/// Whether the arguments contain a `--`, after which all are keys.
 fn has_hyphens() -> bool {
     std::env::args_os().any(|argument| argument == "--")
 }
@@ -82,7 +82,7 @@ pub(super) struct ThreadArgs {
     threads: Option<NonZeroU64>,
 }
 
-/// More processors share one memory, which is what batches wait for.
+/// Further processors share one memory, and batches wait for memory.
 const MOST_THREADS: usize = 8;
 
 impl ThreadArgs {
@@ -169,13 +169,13 @@ impl KeyArgs {
         if self.keys == ["-"] && !has_hyphens() { &[] } else { &self.keys }
     }
 
-    /// Whether keys come from inputs, and not from the arguments.
+    /// Whether keys come from inputs rather than from the arguments.
     pub(super) fn is_stream(&self) -> bool {
         self.given().is_empty()
     }
 
-    /// Fails if a key in front of `--` is the name of a file or store: the user most likely means the keys in it. A
-    /// folder that is no store passes.
+    /// Fails if a key before `--` is the name of a file or store: the user probably means the keys in it. A folder that
+    /// is no store passes.
     fn check_no_file_is_a_key(&self) -> Result<(), Failure> {
         let in_front = self.given().len().saturating_sub(behind_hyphens());
         let named = |name: &&OsString| {
@@ -191,8 +191,8 @@ impl KeyArgs {
         }
     }
 
-    /// Fails if a key is the name of a file, or if an input is a folder, does not exist, or is in a format that gowk
-    /// does not read. Verbs call this before they do anything else.
+    /// Fails if a key is the name of a file, or if an input is a folder, does not exist, or is in a format that gowk does
+    /// not read. Verbs call this first.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.check_no_file_is_a_key()?;
         self.fields.check()?;
@@ -206,9 +206,9 @@ impl KeyArgs {
         })
     }
 
-    /// Starts to read the keys, and their times if the verb takes any, for a filter or store with these rules. `writes`
-    /// says whether the verb writes records, and `steady` whether the input alone decides where pieces end. Fails if the
-    /// filter or store has key rules that this build does not know.
+    /// Starts to read the keys, and their times if the verb accepts any, for a filter or store with these rules. `writes`
+    /// says whether the verb writes records, and `steady` whether the input alone determines where pieces end. Fails if
+    /// the filter or store has key rules that this build does not know.
     pub(super) fn start(
         &self,
         (known, time): (Option<KeyRules>, Option<(&str, TimeKind)>),
@@ -252,7 +252,7 @@ impl KeyArgs {
         standard.then_some(Path::new("-")).into_iter().chain(self.input.iter().map(PathBuf::as_path))
     }
 
-    /// Standard output, or a new file in its place. Fails if an output must not be one: [`check_outputs`].
+    /// Standard output, or a new file in its place. Fails if [`check_outputs`] refuses the file.
     pub(super) fn output_of_lookups<'a>(
         &'a self,
         path: Option<&Path>,
@@ -274,7 +274,7 @@ impl KeyArgs {
         Ok(Aside::new(rejects, prints))
     }
 
-    /// Hands all records, read by these key rules, to `take` in batches, until `take` breaks. Flushes the output before
+    /// Passes all records, read by these key rules, to `take` in batches, until `take` breaks. Flushes the output before
     /// each wait for keys, and at the end. Returns how many records had no key.
     pub(super) fn each_batch(
         &self,

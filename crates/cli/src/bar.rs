@@ -1,10 +1,10 @@
-//! Progress bars: on standard error, and only if that is a terminal.
+//! Progress bars: on standard error, and only if it is a terminal.
 
 use gowk::Options;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A function for progress that shows a bar from the first part of the work to the last, each time that the work is
-/// done. `what` names the work, as in "copying". The bar disappears when the function is dropped.
+/// A progress function that shows a bar from the first part of the work to the last, and again each time that the work is
+/// repeated. `what` names the work, as in "copying". The bar disappears when the function is dropped.
 pub(super) fn of(what: &'static str) -> impl Fn(u64, u64) + Send + Sync + 'static {
     styled(what, "{msg} {wide_bar} {percent:>3} %, {eta} left")
 }

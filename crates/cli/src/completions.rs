@@ -17,7 +17,7 @@ pub(super) struct Completions {
 
 impl Completions {
     pub(super) fn run(self, command: &mut Command) -> Result<(), Failure> {
-        // Into memory first: the generator panics if it cannot write.
+        // Generated in memory: the generator panics if it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, command, "gowk", &mut script);
         let mut output = Output::standard(b'\n')?;

@@ -45,7 +45,7 @@ impl Copy {
             error @ Error::Exists { .. } => Failure::InTheWay(error),
             error => error.into(),
         };
-        // Before the library opens a lock file beside a file that is not a filter.
+        // Checked before the library opens a lock file beside a file that is not a filter.
         if self.dest.exists() {
             return Err(in_the_way(Error::Exists { path: Files::resolved(&self.dest) }));
         }

@@ -15,9 +15,9 @@ use super::json;
 use super::output::{self, Output};
 use super::quantity;
 
-/// `create` points out a smaller filter whose rate is at most this many times the one asked for.
+/// `create` suggests a smaller filter if its rate is at most this many times the requested one.
 const NEAR: f64 = 10.0;
-/// The part of the bytes that such a filter must at least save.
+/// Such a filter must save at least this part of the bytes.
 const SAVED: f64 = 0.25;
 
 /// Create an empty filter, and say how large it is
@@ -85,7 +85,7 @@ struct Created<'a> {
     created: bool,
     #[serde(flatten)]
     plan: &'a Plan,
-    /// A smaller filter whose rate is near the one asked for.
+    /// A smaller filter whose rate is near the requested one.
     near: Option<Near>,
 }
 
@@ -120,9 +120,9 @@ impl Create {
         Ok(writer.close()?)
     }
 
-    /// The filter with one more slot per bucket, if its rate is near the one asked for.
+    /// The filter with one more slot per bucket, if its rate is near the requested one.
     fn near(&self, plan: &Plan) -> Option<Near> {
-        // The widths of forgetting filters are few, and the next one differs in other ways too.
+        // The widths of forgetting filters are few, and the next one also differs in other ways.
         let asked = self.shape.rate().filter(|_| !self.shape.forgets())?;
         let slots = SlotsPerBucket::new(plan.slots_per_bucket.get() + 1)?;
         let near = Options::new().kind(plan.kind).capacity(plan.capacity).slots_per_bucket(slots);

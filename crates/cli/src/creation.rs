@@ -11,10 +11,10 @@ use super::failure::Failure;
 use super::output;
 use super::quantity;
 
-/// The false-positive rate of a filter that `dedup` creates. Each false positive loses a new row, which is worse than the one
-/// more byte a key that this rate takes.
+/// The false-positive rate of a filter that `dedup` creates. Each false positive loses a new row, which is worse than the
+/// one more byte a key that this rate costs.
 pub(super) const DEDUP_RATE: Option<f64> = Some(1e-5);
-/// The same for a forgetting filter, where 1e-5 would take two more bytes a key.
+/// Like `DEDUP_RATE`, for a forgetting filter, in which 1e-5 would cost two more bytes a key.
 pub(super) const FORGETTING_RATE: Option<f64> = Some(1e-4);
 
 #[derive(Args)]
@@ -111,12 +111,12 @@ impl Shape {
         command.get_arguments().map(|argument| argument.get_id().clone()).collect()
     }
 
-    /// Notes which of these options have no effect, because the filter exists and was created with others.
+    /// Notes which of these options have no effect, because the filter exists and was created with other values.
     pub(super) fn note_ignored(&self, capacity: Option<u64>, file: &Path, filter: &Info) {
         self.note(capacity, file, created_with!(filter), "; `gowk set` changes growth and limits");
     }
 
-    /// The same for a store. Fails if the store is not of the kind asked for.
+    /// Like `note_ignored`, for a store. Fails if the store is not of the requested kind.
     pub(super) fn note_ignored_by_store(&self, capacity: Option<u64>, store: &Path) -> Result<(), Failure> {
         let opened = Store::open_with(store, &self.of_kind(Options::new()))?;
         self.note(capacity, store, created_with!(opened.description()), "");
@@ -146,17 +146,17 @@ impl Shape {
         }
     }
 
-    /// The false-positive rate that was asked for.
+    /// The requested false-positive rate.
     pub(super) fn rate(&self) -> Option<f64> {
         self.false_positive_rate
     }
 
-    /// Whether a forgetting filter is asked for.
+    /// Whether the options request a forgetting filter.
     pub(super) fn forgets(&self) -> bool {
         self.forget_after.is_some() || self.keep_newest.is_some()
     }
 
-    /// [`Error::Newest`] if the options ask to keep the newest keys, which no store does.
+    /// [`Error::Newest`] if the options request the newest keys, which no store supports.
     pub(super) fn check_for_store(&self, store: &Path) -> Result<(), Failure> {
         match self.keep_newest {
             Some(_) => Err(Error::Newest { path: store.to_owned(), op: "a store" }.into()),
@@ -164,7 +164,7 @@ impl Shape {
         }
     }
 
-    /// With --counting, --forget-after or --keep-newest, asks for a filter or store of that kind, whether it exists or is created.
+    /// With --counting, --forget-after or --keep-newest, requests a filter or store of that kind, existing or new.
     pub(super) fn of_kind(&self, options: Options) -> Options {
         let mut options = if self.counting { options.counting() } else { options };
         if let Some(time) = self.forget_after {
@@ -180,7 +180,7 @@ impl Shape {
         self.apply(Options::new(), capacity, None)
     }
 
-    /// Asks for a filter of this shape; `rate` is the false-positive rate if none is given.
+    /// Requests a filter of this shape; `rate` is the false-positive rate if none is given.
     pub(super) fn apply(&self, options: Options, capacity: u64, rate: Option<f64>) -> Options {
         let growth = self.growth.unwrap_or_default();
         let capacity = Some(capacity).filter(|_| self.keep_newest.is_none());

@@ -106,7 +106,7 @@ impl Dedup {
         let window = Window::open(&self.filter, &self.intake.options(&bar))?;
         let (file, shape) = (&self.file, &self.shape);
         let filter = |options: Options| {
-            // On an existing filter, asking for a lower rate than its own is an error.
+            // For an existing filter, a request for a lower rate than its own is an error.
             let rate = if shape.forgets() { FORGETTING_RATE } else { DEDUP_RATE };
             let rate = rate.filter(|_| !file.exists());
             let options = shape.apply(options, self.capacity.unwrap_or(1_000_000), rate);

@@ -1,4 +1,4 @@
-//! Why a verb failed, in one line that names the file and what to do.
+//! Why a verb failed, in one line that names the file and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub(super) enum Failure {
     #[error("{}; or replace it, and forget its keys, with --force", with_remedy(.0))]
     InTheWay(Error),
 
-    /// Some inputs could not be read to their ends; each was reported.
+    /// Some inputs could not be read to the end; each was reported.
     #[error(
         "{failed} of {of} inputs could not be read to their ends; all others were; correct these and run this again"
     )]
@@ -99,7 +99,7 @@ pub(super) enum Failure {
     #[error("{}: is {is}; give another file with {option}", path.display())]
     RefusedOutput { path: PathBuf, is: String, option: &'static str },
 
-    /// Some keys found no room; `cause` gives the reason for the first of them, and the remedy.
+    /// Some keys found no room; `cause` has the reason for the first of them, and the remedy.
     #[error(
         "{cause}; {refused} of this run's {keys} keys found no room and are not in the {place}{}; all others are",
         written.as_ref().map_or_else(String::new, |path| format!(", but in {}", path.display()))
@@ -116,8 +116,8 @@ pub(super) enum Failure {
     #[error("cannot {op}: {source}; try again when the system has more to give")]
     System { op: &'static str, source: io::Error },
 
-    /// `cause` came while the commit `number` was being made, and it may be durable or not. The first `committed` keys
-    /// were committed before; this commit holds the keys after them, up to key `taken`.
+    /// `cause` occurred during the commit `number`, which may be durable or not. The first `committed` keys were
+    /// committed before; this commit holds the keys after them, up to key `taken`.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
          are, commit {number}, is unknown: {next}",
@@ -125,32 +125,32 @@ pub(super) enum Failure {
     )]
     InDoubt { cause: Box<Self>, number: u64, committed: u64, taken: u64, next: HowToGoOn },
 
-    /// `cause` came after keys had been taken; the first `committed` of them are committed. Of the keys after these, some
-    /// more are committed: `within` gives their number, and the number of keys among which they are.
+    /// `cause` occurred after keys had been taken; the first `committed` of them are committed. Some of the keys after
+    /// these are also committed: `within` has their number, and the number of keys among which they are.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed{}",
         within.map_or_else(String::new, |[some, of]| format!(", and {some} of the {of} after them"))
     )]
     Partly { cause: Box<Self>, committed: u64, within: Option<[u64; 2]> },
 
-    /// `cause` came after the commit to a store, while its new keys were printed.
+    /// `cause` occurred after the commit to a store, while its new keys were printed.
     #[error(
         "{cause}; the commit was made, so that the same command with the same token prints all its new keys"
     )]
     Unprinted { cause: Box<Self> },
 
-    /// Another process has committed some of the keys after they were printed, and before they were committed.
+    /// Another process has committed some of the keys after this one printed them, and before it committed them.
     #[error(
         "{cause}; what this run printed is void: run the command again, or with --token, which prints after the commit"
     )]
     Void { cause: Box<Self> },
 
-    /// After `cause`, committing the keys taken before it failed too.
+    /// After `cause`, committing the earlier keys also failed.
     #[error("{cause}; and then, committing the keys before it: {then}")]
     Twice { cause: Box<Self>, then: Box<Self> },
 }
 
-/// The likely meaning of a file's name in the place of a key.
+/// The likely meaning of a file's name in place of a key.
 fn meant(name: &Path, is_filter: bool) -> String {
     let name = name.display();
     if is_filter {
@@ -160,7 +160,7 @@ fn meant(name: &Path, is_filter: bool) -> String {
     }
 }
 
-/// How to go on after a commit that may be durable or not.
+/// The next step after a commit that may be durable or not.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HowToGoOn {
     /// Look at the filter.
@@ -208,7 +208,7 @@ impl From<gowk_ingest::Error> for Failure {
 }
 
 impl Failure {
-    /// A function that makes an error of the system a failure to do `op` to a file.
+    /// A function that turns a system error into a failure to do `op` to a file.
     pub(super) fn of_file<'a>(path: &'a Path, op: &'static str) -> impl Fn(io::Error) -> Self + use<'a> {
         move |source| Self::File { path: path.to_owned(), op, source }
     }
@@ -218,7 +218,7 @@ impl Failure {
         Self::Partly { cause: Box::new(self), committed, within }
     }
 
-    /// Adds which keys are in doubt, and how to go on.
+    /// Adds which keys are in doubt, and the next step.
     pub(super) fn in_doubt(self, number: u64, committed: u64, taken: u64, next: HowToGoOn) -> Self {
         Self::InDoubt { cause: Box::new(self), number, committed, taken, next }
     }
@@ -239,7 +239,7 @@ impl Failure {
         matches!(self, Self::Store(error) if error.kind() == gowk::ErrorKind::Conflict)
     }
 
-    /// Whether printing keys failed; such keys must not be committed.
+    /// Whether printing keys failed; these keys must not be committed.
     pub(super) fn is_output(&self) -> bool {
         matches!(self, Self::Output(_) | Self::File { .. })
     }
@@ -313,7 +313,7 @@ pub(super) fn with_remedy(error: &Error) -> String {
     }
 }
 
-/// The option of `ingest` that does what the library's message proposes.
+/// The option of `ingest` that does what the library's message suggests.
 pub(super) const fn by_option(error: &gowk_ingest::Error) -> &'static str {
     use gowk_ingest::{Error, InputProblem, JobProblem, OutputProblem};
     match error {
@@ -345,7 +345,7 @@ pub(super) const fn by_option(error: &gowk_ingest::Error) -> &'static str {
     }
 }
 
-/// The same for the other verbs.
+/// Like `by_option`, for the other verbs.
 pub(super) fn by_option_of_keys(error: &gowk_ingest::Error) -> &'static str {
     use gowk_ingest::{Error, InputProblem};
     let Error::Input { problem, .. } = error else { return "" };
@@ -386,7 +386,7 @@ fn remedy(error: &Error) -> Option<&'static str> {
             Some("`gowk set --max-false-positive-rate` raises the limit")
         }
         Error::AfterCommit { source, .. } | Error::Unknown { source, .. } => remedy(source),
-        // What a server says names its remedy.
+        // A server's message names its remedy.
         Error::Io { path, .. } if gowk::store::Store::is_address(path) => None,
         Error::Io { source, .. } => match source.kind() {
             io::ErrorKind::IsADirectory => Some("give the path of a filter file"),

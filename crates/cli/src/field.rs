@@ -83,8 +83,8 @@ impl TimeArgs {
         self.ttl_field.is_some()
     }
 
-    /// The field of the time and what it holds, if the options give one, for keys that go to `destination`. Fails unless that
-    /// forgets keys by time.
+    /// The field and the kind of the time, if the options name one, for keys that go to `destination`. Fails unless the
+    /// destination forgets keys by time.
     pub(super) fn of(&self, destination: &mut Destination) -> Result<Option<(&str, TimeKind)>, Failure> {
         if let Some(field) = &self.ttl_field {
             return Ok(Some((field, TimeKind::Lifetime(destination.longest_lifetime()?))));
@@ -119,7 +119,7 @@ pub(super) struct RuleArgs {
 }
 
 impl RuleArgs {
-    /// Asks for a filter or store with these key rules, if any are given.
+    /// Requests a filter or store with these key rules, if any are given.
     pub(super) fn apply(&self, options: Options) -> Options {
         let rules = KeyRules { trim: self.trim, ignore_case: self.ignore_case };
         if rules.is_plain() { options } else { options.key_rules(rules) }
@@ -155,7 +155,7 @@ impl FieldArgs {
         format
     }
 
-    /// Fails if the inputs are Parquet and this build does not read that.
+    /// Fails if the inputs are Parquet and this build cannot read it.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.column.is_some() && !cfg!(feature = "parquet") {
             return Err(Failure::NoParquet);

@@ -16,7 +16,7 @@ use super::prometheus::{self, Told};
 use super::quantity::{self, grouped};
 use super::store::{self, AnyReader};
 
-/// The most doublings that the library looks ahead.
+/// How many doublings the library forecasts at most.
 const FORECAST: usize = 8;
 
 /// Describe a filter: its kind, size, load, age of entries, and expected false-positive rates
@@ -57,8 +57,8 @@ tail: the bits by which an entry tells keys apart; each doubling takes one
 void entry: one whose tail is used up; each further doubling copies it
 quarantined bucket: one that was damaged and repaired; it answers \"present\" to every key";
 
-/// When a filter's file was made: at the filter's creation, or the last doubling or copy; and when it or its journal was
-/// last written to. The file system keeps these times.
+/// When a filter's file was made: at the filter's creation, or at the last doubling or copy. And when the file or its
+/// journal was last written to. The file system stores these times.
 fn times(file: &Path) -> [Option<SystemTime>; 2] {
     let [data, journal, _] = paths::own(file).map(|path| path.metadata().ok());
     let made = data.as_ref().and_then(|data| data.created().ok());
@@ -71,7 +71,7 @@ impl Print {
         let (options, mut failed, mut filters) =
             (self.read.apply(Options::new()), None::<Failure>, Vec::new());
         for (number, file) in self.files.iter().enumerate() {
-            // A failure does not keep the other files from being described.
+            // A failure does not prevent the description of the other files.
             let found = AnyReader::open(file, &options);
             let outcome = if self.prometheus {
                 let (told, outcome) = metrics(file, found);
@@ -207,13 +207,13 @@ fn facts(file: &Path, [made, written]: [Option<SystemTime>; 2], info: &Info) -> 
     facts
 }
 
-/// What a filter or store was created for.
+/// The capacity and rate for which a filter or store was created.
 pub(super) fn made_for(capacity: u64, rate: Option<f64>) -> String {
     let rate = rate.map(|rate| format!(" at a false-positive rate of {rate}")).unwrap_or_default();
     format!("{} keys{rate}", grouped(capacity))
 }
 
-/// Below this load, the file's bits per key show how empty the filter is, and not how much room a key takes.
+/// Below this load, the file's bits per key show how empty the filter is, rather than how much room a key takes.
 const NEARLY_EMPTY: f64 = 0.1;
 
 /// Bits that a key takes; for a nearly empty filter, the bits that a key will take once it is full.
@@ -226,7 +226,7 @@ pub(super) fn bits_per_key(info: &Info) -> String {
     }
 }
 
-/// The same for a store. The length of its files gives the number of slots: a bucket has 8 bytes.
+/// Like `bits_per_key`, for a store. The number of slots follows from the length of its files: a bucket has 8 bytes.
 pub(super) fn bits_per_key_of_store(info: &StoreInfo, slots_per_bucket: SlotsPerBucket) -> String {
     let slots = info.bytes as f64 / 8.0 * f64::from(slots_per_bucket.get());
     match info.bits_per_key {
@@ -272,7 +272,7 @@ fn ages(info: &Info) -> Vec<(&'static str, String)> {
     let by_tail = info.entries_by_tail.iter().enumerate().rev();
     let by_age = by_tail.enumerate().filter(|(age, (_, entries))| *age == 0 || **entries > 0);
     let line = |(age, (tail, entries)): (usize, (usize, &u64))| {
-        // The first doubling shortens no tail of a set or a forgetting filter.
+        // The first doubling of a set or a forgetting filter shortens no tail.
         let two_ages = info.kind != Kind::Counting && u64::from(info.generation) == age as u64 + 1;
         let doublings = match age {
             _ if two_ages && tail > 0 => format!("{age} or {} doublings old", age + 1),

@@ -144,7 +144,7 @@ impl Ingest {
         let mut stop = None;
         let mut refusals = Refusals::new(job.filter(), is_store, self.json, None);
         let summary = ingest.run(&mut |event| {
-            // Listens only from here on: while the job waits for the filter, a signal ends the process.
+            // Signals are caught only from here on: while the job waits for the filter, a signal ends the process.
             let stop = stop.get_or_insert_with(|| Stop::listen(|| ()));
             match event {
                 Event::Progress(now) => pace.tell(now.tally.keys, now.bytes, Some(now.of_bytes), || None),
@@ -152,7 +152,7 @@ impl Ingest {
                     json::Event::Commit { number, keys }.tell();
                 }
                 Event::Failed { error } => {
-                    // The error itself does not lend its parts.
+                    // The error's parts cannot be borrowed.
                     let text = format!("{error}{}", by_option(error));
                     pace.aside(|| output::note(text));
                 }

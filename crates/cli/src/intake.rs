@@ -1,11 +1,11 @@
-//! Takes keys from the input into a filter or store; the verbs that write share this.
+//! Moves keys from the input into a filter or store. The verbs that write share this.
 //!
 //! Invariants, besides the [pump's](gowk_ingest::Pump):
 //!
 //! 1. If printing fails, the keys since the last commit are rolled back.
-//! 2. After any other failure the keys that a filter has taken are committed, and the message says how many they are.
-//!    If a commit may be durable or not, the message says which keys are in doubt, and how to find out.
-//! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it as it was. Keys that other
+//! 2. After any other failure the keys that a filter has taken are committed, and the message says how many. If a commit
+//!    may be durable or not, the message says which keys are in doubt, and how to find out.
+//! 3. A store gets one version, or none: a failure before its commit, or a signal, leaves it unchanged. Keys that other
 //!    processes have committed first are not printed, and not counted as new.
 
 mod loss;
@@ -43,7 +43,7 @@ use super::window::Window;
 use loss::Loss;
 use outputs::Outputs;
 
-/// The time from one commit to the next, unless the last one took long or `--commit-every-seconds` is given. Keys are counted
+/// The time from one commit to the next, unless the last one took long or `--commit-every-seconds` is given. Keys count
 /// only with `--commit-every`: a commit writes each changed page, and a million keys change most pages of a large filter.
 const COMMIT_AFTER: Duration = Duration::from_secs(10);
 const STORES: &str = "Options for stores";
@@ -115,7 +115,7 @@ fn token(text: &str) -> Result<Token, String> {
     Ok(Token::new(application, quantity::count(number)?))
 }
 
-/// A verb's use of keys.
+/// How a verb uses keys.
 pub(super) struct Verb<'a> {
     /// The filter or store.
     pub(super) file: &'a Path,
@@ -123,18 +123,18 @@ pub(super) struct Verb<'a> {
     pub(super) deed: Deed,
     /// Whether new keys are printed.
     pub(super) prints: bool,
-    /// The file for new keys, in the place of standard output.
+    /// The file for new keys, in place of standard output.
     pub(super) output: Option<&'a Path>,
-    /// Further filters and stores: their keys are not new, either.
+    /// Further filters and stores: their keys also count as known.
     pub(super) window: Window,
     /// `None` for a verb that does not insert.
     pub(super) insert: Option<&'a InsertArgs>,
-    /// The bar, if one is there already.
+    /// The bar, if there already is one.
     pub(super) bar: Option<ProgressBar>,
 }
 
 impl<'a> Verb<'a> {
-    /// A verb that looks into `file` alone, and prints nothing.
+    /// A verb that looks only into `file`, and prints nothing.
     pub(super) fn new(file: &'a Path, name: &'static str, deed: Deed) -> Self {
         Self {
             file,
@@ -149,12 +149,12 @@ impl<'a> Verb<'a> {
     }
 }
 
-/// The destination of the keys, and whether a commit with the same token was made before.
+/// The destination of the keys, and whether an earlier commit had the same token.
 type Opened = (Destination, bool);
 
 impl IntakeArgs {
-    /// Takes all keys, until the input ends or a signal comes. `filter` opens a filter; `of_store` makes the options to
-    /// open a store.
+    /// Takes all keys, until the input ends or a signal comes. `filter` opens a filter; `of_store` makes the options for
+    /// opening a store.
     pub(super) fn run(
         &self,
         verb: &Verb<'_>,
@@ -175,14 +175,14 @@ impl IntakeArgs {
         let bar = verb.bar.clone().unwrap_or_else(|| self.bar(verb.insert.is_some(), prints));
         let options = self.options(&bar);
         let is_store = paths::is_store(verb.file);
-        // Kept until the working copies in it are sealed or given up.
+        // Kept alive until the working copies in it are sealed or dropped.
         let scratch = self.scratch.as_deref().filter(|_| is_store).map(Scratch::open).transpose()?;
         let (mut destination, is_done) = if is_store {
             self.store(verb, &of_store(options)?, scratch.as_ref())?
         } else {
             self.filter(verb, filter(self.lock.apply(options)))?
         };
-        // Fail before any key comes.
+        // Fails before any key comes.
         if verb.deed == Deed::Remove {
             destination.check_removals()?;
         }
@@ -200,8 +200,8 @@ impl IntakeArgs {
         let pace = Pace::new(bar, source.bytes.is_some(), false);
         let is_told = verb.insert.is_some_and(|insert| self.json || insert.stats || pace.is_shown());
         let Source { mut feed, read, bytes } = source;
-        // Listens only from here on: until the filter is open, a signal ends the process, for example while it waits
-        // for the lock.
+        // Signals are caught only from here on: until the filter is open, a signal ends the process, for example while it
+        // waits for the lock.
         let stop = Stop::listen(feed.waker())?;
         let loss = Loss::new(is_told && verb.prints, &destination)?;
         let (json, tally) = (self.json, Tally::default());
@@ -245,7 +245,7 @@ impl IntakeArgs {
         }
     }
 
-    /// The bar of a verb that wants one; `prints` says whether it prints keys to standard output.
+    /// The bar of a verb that wants one; `prints` says whether the verb prints keys to standard output.
     pub(super) fn bar(&self, wanted: bool, prints: bool) -> ProgressBar {
         pace::bar(wanted && !self.json && self.keys.is_stream(), prints)
     }
@@ -312,7 +312,7 @@ impl IntakeArgs {
     }
 }
 
-/// The version that a commit with this token builds on, and whether that commit was made before.
+/// The version on which a commit with this token builds, and whether that commit was already made.
 fn base(store: &Store, token: Option<&Token>) -> Result<(Version, bool), Failure> {
     let newest = store.newest()?;
     let Some(Token { application, number, .. }) = token else { return Ok((newest, false)) };
@@ -342,14 +342,14 @@ struct Intake<'a> {
     /// Whether the next commit is the last one.
     is_end: bool,
     pace: Pace,
-    /// Bytes that were read from the inputs, and all of them if their number is known.
+    /// How many bytes were read from the inputs, and how many there are, if that is known.
     read: Arc<AtomicU64>,
     bytes: Option<u64>,
     stop: Stop,
     loss: Loss,
     /// The keys taken; removed keys count as new.
     tally: Tally,
-    /// Printed keys that another process has printed too.
+    /// How many printed keys another process has also printed.
     printed_elsewhere: u64,
 }
 
@@ -434,7 +434,7 @@ impl Work for Intake<'_> {
 }
 
 impl Intake<'_> {
-    /// All that is written to: the output, and the files for other records and keys.
+    /// All outputs: for new keys, and the files for other records and keys.
     fn outputs(&mut self) -> impl Iterator<Item = &mut Output> {
         let others = [&mut self.aside.rejects, &mut self.refusals.output, &mut self.seen];
         iter::once(&mut self.output).chain(others.into_iter().flatten())
@@ -555,7 +555,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Prints the requests to servers, as an event or as a line for people.
+    /// Prints the requests made to servers, as an event or as a line for people.
     fn tell_requests(&self, requests: Requests) {
         if self.json {
             return json::Event::Requests(requests).tell();
@@ -590,7 +590,7 @@ impl Intake<'_> {
             return cause;
         }
         self.is_end = true;
-        // Commits even if no key was taken since the last commit: some keys of the batch that failed may be stored, and
+        // Commits even if no key was taken since the last commit: some keys of the failed batch may be stored, and
         // printed. Does not repeat a failed commit: it would most likely fail again.
         if !cause.is_output()
             && !pump.commit_failed()

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::output;
 
-/// Something that happens in a run, as reported on standard error.
+/// An event of a run, as reported on standard error.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event<'a> {
@@ -16,8 +16,8 @@ pub(super) enum Event<'a> {
     Commit { number: u64, keys: u64 },
     /// A commit that may be durable or not.
     Unknown { number: u64, keys: u64 },
-    /// A key that the filter has no room for. The input is the file, `standard input`, or `arguments`; `number` is the
-    /// key's in it, counted from 1. Invalid UTF-8 in the key is replaced.
+    /// A key without room in the filter. The input is the file, `standard input`, or `arguments`; `number` is the key's
+    /// number in it, counted from 1. Invalid UTF-8 in the key is replaced.
     Refused { input: &'a str, number: u64, key: &'a str, reason: String },
     /// The number of keys without room in a run that another failure ended.
     RefusedTotal { keys: u64 },
@@ -25,9 +25,9 @@ pub(super) enum Event<'a> {
     Requests(Requests),
     /// The counts of a run, at its end.
     Summary {
-        /// Keys taken from the input.
+        /// How many keys were taken from the input.
         read: u64,
-        /// The keys that were not there before, including keys without room.
+        /// How many keys were absent before, including keys without room.
         new: u64,
         seen: u64,
         refused: u64,
@@ -46,7 +46,7 @@ pub(super) enum Event<'a> {
         seconds: f64,
         /// How long all commits took together.
         commit_seconds: f64,
-        /// Bytes that this process had written to disks, outputs included, where the system counts them.
+        /// How many bytes this process had written to disks, including outputs, if the system counts them.
         #[serde(skip_serializing_if = "Option::is_none")]
         bytes_written: Option<u64>,
     },
@@ -66,7 +66,7 @@ pub(super) struct Checked {
     pub(super) selected: u64,
     /// Records without a key.
     pub(super) skipped: u64,
-    /// What this run has asked servers for.
+    /// The requests that this run has made to servers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) requests: Option<Requests>,
 }
@@ -83,10 +83,10 @@ pub(super) struct Verified<'a> {
 #[derive(Serialize)]
 pub(super) struct Description {
     pub(super) file: String,
-    /// UTC, as RFC 3339 writes it.
+    /// In UTC, in the form of RFC 3339.
     pub(super) file_made: Option<String>,
     pub(super) last_written: Option<String>,
-    /// A string of decimal digits, because some readers of JSON round large numbers; only if asked for.
+    /// A string of decimal digits, because some readers of JSON round large numbers. Only on request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seed: Option<String>,
     #[serde(flatten)]
@@ -101,7 +101,7 @@ pub(super) fn uuid(uuid: [u8; 16]) -> String {
 
 /// One line of JSON.
 pub(super) fn line(object: &impl Serialize) -> String {
-    // Serialization fails only for a map whose keys are no strings; there is none.
+    // Serialization fails only for a map whose keys are no strings; there is no such map.
     serde_json::to_string(object).unwrap_or_default()
 }
 

@@ -129,7 +129,7 @@ impl Verb {
     }
 }
 
-/// The command with one line for each option in `-h`. `--help` has the whole text.
+/// The command with one line for each option in `-h`. `--help` shows the whole text.
 fn brief(command: Command) -> Command {
     let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let command = verbs.iter().fold(command, |command, verb| command.mut_subcommand(verb, brief));
@@ -142,7 +142,7 @@ fn brief(command: Command) -> Command {
     })
 }
 
-/// The text up to the end of its first clause; up to a comma if that is still longer than a line.
+/// The text up to the end of its first clause, or up to a comma if the clause is longer than a line.
 fn first_clause(text: &str) -> &str {
     const LINE: usize = 50;
     let up_to = |text: &'_ str, ends: &[&str]| {
@@ -172,10 +172,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     match stop::survive_file_size_limits().and_then(|()| verb.run()) {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::NotFound) => 1,
-        // The exit code that a shell reports for a process that died of the signal.
+        // The exit code that a shell reports for a process killed by the signal.
         Ok(Outcome::Stopped(signal)) => 128_u8.saturating_add(signal as u8),
         Err(failure) => {
-            // A reader that closed the output needs no message about it.
+            // If the reader of the output closed it, it needs no message.
             if failure.is_broken_pipe() {
                 return stop::OUTPUT_CLOSED;
             }

@@ -24,7 +24,7 @@ pub(super) struct Manual {
 impl Manual {
     pub(super) fn run(self, mut command: Command) -> Result<(), Failure> {
         fs::create_dir_all(&self.folder).map_err(Failure::of_file(&self.folder, "create"))?;
-        // Building the command gives each verb its whole name.
+        // Building the command gives each verb its full name.
         command.build();
         let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help").cloned();
         let verbs = verbs.map(|verb| {

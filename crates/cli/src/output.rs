@@ -1,9 +1,10 @@
 //! Writes to standard output, or to a file in its place, and to standard error.
 //!
-//! Verbs that commit keys append to the file: before a commit, its keys must be in the file, under the file's own name. A
+//! Verbs that commit keys append to the file. Before a commit, its keys must be in the file, under the file's own name. A
 //! file whose name ends in `.zst` is compressed, in frames that end with each commit.
-//! Verbs that only look up make a new file, which gets its name at the end, when it is whole. On Linux it has no name
-//! before, where the file system can do that: a process that is killed leaves nothing.
+//!
+//! Verbs that only look up make a new file, which gets its name at the end, when it is whole. Until then it has no name
+//! on Linux, if the file system allows that: a process that is killed leaves nothing.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -23,11 +24,10 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::failure::Failure;
 use super::paths::{Sink, check_outputs};
 
-/// Bytes of keys gathered before they are written.
+/// How many bytes of keys are gathered before they are written.
 const BUFFER: usize = 64 * 1024;
 
-/// Standard output or a file, buffered even if it is a terminal. Callers flush it before something depends on the
-/// bytes.
+/// Standard output or a file, buffered even if it is a terminal. Callers flush it before anything depends on the bytes.
 pub(super) struct Output {
     /// `None` for standard output.
     path: Option<PathBuf>,
@@ -40,10 +40,10 @@ pub(super) struct Output {
     unpublished: Option<Unpublished>,
 }
 
-/// What the bytes go to.
+/// Where the bytes go.
 enum Stream {
     Plain(File),
-    /// Compressed. A frame begins with the first byte after the last one.
+    /// Compressed. A frame begins with the first byte after the last frame.
     Zstd {
         file: File,
         frame: Option<zstd::Encoder<'static, File>>,
@@ -88,10 +88,10 @@ impl Write for Stream {
     }
 }
 
-/// The name of a file that does not have it yet.
+/// The final name of a file that does not have it yet.
 struct Unpublished {
     name: PathBuf,
-    /// The name that the file has until then, if it needs one. It is removed unless the file is published.
+    /// The file's name until then, if it needs one. It is removed unless the file is published.
     temporary: Option<TempPath>,
 }
 
@@ -119,7 +119,7 @@ impl Unpublished {
         let temporary = match temporary {
             Some(temporary) => temporary,
             None => {
-                // A link cannot take the place of another file, and a rename can.
+                // A rename can replace another file, and a link cannot.
                 let opened = format!("{DESCRIPTORS}/{}", file.as_raw_fd());
                 let link = |path: &Path| linkat(CWD, &*opened, CWD, path, AtFlags::SYMLINK_FOLLOW);
                 Self::temporary(&name, |path| Ok(link(path)?))?.into_temp_path()
@@ -132,7 +132,7 @@ impl Unpublished {
 
 const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// A file without a name; `None` if the system does not make such files, or could not name it later.
+/// A file without a name; `None` if the system does not support such files, or could not name it later.
 fn nameless(folder: &Path) -> Option<File> {
     #[cfg(target_os = "linux")]
     if Path::new(DESCRIPTORS).exists() {
@@ -160,8 +160,8 @@ impl Output {
         stream.and_then(|stream| Self::of(None, stream.into(), separator)).map_err(Failure::Output)
     }
 
-    /// A new file, which takes the place of one of this name, if any, in [`finish`](Self::finish). A pipe or device of
-    /// this name is written to directly.
+    /// A new file, which replaces any file of this name in [`finish`](Self::finish). If the name is a pipe or device, it
+    /// is written to directly.
     pub(super) fn anew(path: &Path, separator: u8) -> Result<Self, Failure> {
         let failed = |op| Failure::of_file(path, op);
         // A symbolic link stays, and will lead to the new file.
@@ -193,15 +193,15 @@ impl Output {
         let is_new = stream.metadata().map_err(failed("look at"))?.len() == 0;
         let output = Self::of(Some(path), stream, separator).map_err(failed("look at"))?;
         if output.is_file {
-            // The name must be durable before a commit counts on it.
+            // The name must be durable before a commit relies on it.
             sync_folder(path).map_err(failed("sync the folder of"))?;
         }
         Ok(Self { is_new, ..output })
     }
 
-    /// Keeps other runs from the file. Cuts off what a run of `owner` that did not end had written after its last commit,
-    /// up to the length and the hash in `from`, unless the file has changed since, or another owner's run has appended to
-    /// it. Otherwise a line that a crash may have cut is ended.
+    /// Locks out other runs. Cuts off what a run of `owner` that did not end well had written after its last commit, up
+    /// to the length and the hash in `from`, unless the file has changed since, or another owner's run has appended to
+    /// it. If it cuts nothing off, ends a line that a crash may have cut.
     pub(super) fn go_on(&mut self, owner: Owner, from: Option<Written>) -> Result<(), Failure> {
         let Some(path) = self.path.as_deref().filter(|_| self.is_file) else { return Ok(()) };
         let (file, failed) = (self.stream.get_ref().file(), |op| Failure::of_file(path, op));
@@ -244,7 +244,7 @@ impl Output {
         Some(xxh3_64(path.canonicalize().ok()?.as_os_str().as_bytes()))
     }
 
-    /// How long the file is after [`sync`](Self::sync); `None` if it is not a file.
+    /// The length of the file after [`sync`](Self::sync); `None` if it is not a file.
     pub(super) fn written(&self) -> Result<Option<Written>, Failure> {
         let Some(path) = self.path.as_deref().filter(|_| self.is_file) else { return Ok(None) };
         let file = self.stream.get_ref().file();
@@ -270,7 +270,7 @@ impl Output {
         written.map_err(|source| self.failed(source))
     }
 
-    /// Writes the header of CSV if the file is new, once.
+    /// Writes the header of CSV once, if the file is new.
     pub(super) fn header(&mut self, header: &[u8]) -> Result<(), Failure> {
         if std::mem::take(&mut self.is_new) { self.key(header) } else { Ok(()) }
     }
@@ -282,12 +282,12 @@ impl Output {
         self.key(key)
     }
 
-    /// Writes a line of a message; escapes control characters, which paths and names of metadata may hold.
+    /// Writes a line of a message. Escapes control characters, which paths and names of metadata may hold.
     pub(super) fn line(&mut self, line: impl Display) -> Result<(), Failure> {
         self.text(escaped(line))
     }
 
-    /// Writes lines as they are.
+    /// Writes lines unchanged.
     pub(super) fn text(&mut self, lines: impl Display) -> Result<(), Failure> {
         let written = writeln!(self.stream, "{lines}");
         written.map_err(|source| self.failed(source))
@@ -323,11 +323,11 @@ pub(super) struct Written {
     pub(super) tail: u64,
 }
 
-/// Bytes that show whether a file is still the same.
+/// How many bytes show whether a file is still the same.
 const TAIL: u64 = 4096;
 
 impl Written {
-    /// A file's first `length` bytes.
+    /// Describes a file's first `length` bytes.
     fn of(path: &Path, length: u64) -> io::Result<Self> {
         let mut tail = vec![0; length.min(TAIL) as usize];
         File::open(path)?.read_exact_at(&mut tail, length - length.min(TAIL))?;
@@ -341,7 +341,7 @@ pub(super) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Prints what `print` writes to standard output.
+/// Lets `print` write to standard output.
 pub(super) fn print(print: impl FnOnce(&mut Output) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut output = Output::standard(b'\n')?;
     print(&mut output)?;
@@ -360,12 +360,12 @@ fn last_byte(path: &Path) -> Option<u8> {
     Some(last[0])
 }
 
-/// Writes one line to standard error; escapes control characters, which paths may hold.
+/// Writes one line to standard error. Escapes control characters, which paths may hold.
 pub(super) fn note(message: impl Display) {
     event(format_args!("gowk: {}", escaped(message)));
 }
 
-/// A text without control characters: a terminal would obey them, and a newline would make two lines of one.
+/// A text without control characters: a terminal would obey them, and a newline would split a line.
 fn escaped(text: impl Display) -> String {
     let mut line = String::new();
     for c in text.to_string().chars() {
@@ -376,6 +376,6 @@ fn escaped(text: impl Display) -> String {
 
 /// Writes one line to standard error, unchanged.
 pub(super) fn event(line: impl Display) {
-    // If standard error is gone, there is nowhere to report it.
+    // If standard error is closed, the failure cannot be reported anywhere.
     let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }

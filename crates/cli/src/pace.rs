@@ -8,7 +8,7 @@ use indicatif::{BinaryBytes, HumanCount, HumanDuration, ProgressBar, ProgressSty
 
 use super::{bar, output};
 
-/// The time between two changes of the bar. Each change looks at the filter.
+/// The time between two changes of the bar. Each change reads the filter's description.
 const OFTEN: Duration = Duration::from_millis(200);
 /// The time between two lines.
 const SELDOM: Duration = Duration::from_secs(10);
@@ -22,14 +22,15 @@ pub(super) struct Pace {
     told: Option<Instant>,
 }
 
-/// A bar on standard error, if that is a terminal and the bar is `wanted`. Hidden if keys are printed to a terminal
-/// too: they would tear the bar apart.
+/// A bar on standard error, if that is a terminal and the bar is `wanted`. Hidden if keys are also printed to a terminal:
+/// they would tear the bar apart.
 pub(super) fn bar(wanted: bool, prints: bool) -> ProgressBar {
     let shows = wanted && io::stderr().is_terminal() && !(prints && io::stdout().is_terminal());
     if shows { ProgressBar::no_length().with_message("0 keys") } else { ProgressBar::hidden() }
 }
 
-/// Shows the progress of doublings, and of fetching files of a store, in this bar. If it is hidden, each has its own bar.
+/// Shows the progress of doublings, and of fetching files of a store, in this bar. If the bar is hidden, each has a bar
+/// of its own.
 pub(super) fn of_options(bar: &ProgressBar, options: Options) -> Options {
     if bar.is_hidden() {
         return bar::fetching(options).growth_progress(bar::of("doubling"));
@@ -44,14 +45,14 @@ pub(super) fn of_options(bar: &ProgressBar, options: Options) -> Options {
     })
 }
 
-/// Bytes that this process has had written to disks, as Linux counts them in `/proc/self/io`; `None` elsewhere.
+/// How many bytes this process has had written to disks, as Linux counts them in `/proc/self/io`; `None` elsewhere.
 pub(super) fn bytes_written() -> Option<u64> {
     let counts = std::fs::read_to_string("/proc/self/io").ok()?;
     counts.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
 }
 
 impl Pace {
-    /// Shows a bar for an input whose length is known or not, or prints lines.
+    /// Shows a bar for an input whose length may be known, or prints lines.
     pub(super) fn new(bar: ProgressBar, has_length: bool, lines: bool) -> Self {
         let template = if has_length {
             "{wide_bar} {percent:>3} % of {binary_total_bytes}, {msg}, {eta} left"
@@ -74,8 +75,8 @@ impl Pace {
         self.started.elapsed()
     }
 
-    /// Shows the progress, if that is due: keys taken, and bytes read of all, if their number is known. `load` says how
-    /// full the filter is.
+    /// Shows the progress, if that is due: keys taken, and bytes read of all, if their number is known. `load` returns
+    /// how full the filter is.
     pub(super) fn tell(
         &mut self,
         keys: u64,

@@ -1,4 +1,4 @@
-//! What names of files lead to.
+//! What the names of files lead to.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub(super) fn is_store(path: &Path) -> bool {
     gowk::store::Store::is_at(path)
 }
 
-/// Whether the path is a store, where it may also be a key: a URL is a key, unless it is an address of a bucket.
+/// Whether the path is a store, where it could also be a key: a URL is a key, unless it is an address of a bucket.
 pub(super) fn is_store_and_no_key(path: &Path) -> bool {
     let is_of_bucket = |scheme: &&str| path.as_os_str().as_encoded_bytes().starts_with(scheme.as_bytes());
     let is_url = gowk::store::Store::is_address(path) && !["s3", "gs:", "az:"].iter().any(is_of_bucket);
@@ -34,10 +34,10 @@ pub(super) fn own(filter: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// The name of standard output among outputs.
+/// The name for standard output among outputs.
 pub(super) const STANDARD: &str = "standard output";
 
-/// The file that an option `--output` names; `None` if it names standard output, as `-`, or is not given.
+/// The file that an option `--output` names; `None` if it names standard output, as `-`, or is absent.
 pub(super) fn output(given: Option<&PathBuf>) -> Option<&Path> {
     given.map(PathBuf::as_path).filter(|path| path.as_os_str() != "-")
 }
@@ -45,10 +45,10 @@ pub(super) fn output(given: Option<&PathBuf>) -> Option<&Path> {
 /// An output of a run.
 #[derive(Clone, Copy)]
 pub(super) struct Sink<'a> {
-    /// The option that gives it, or [`STANDARD`].
+    /// The option that names it, or [`STANDARD`].
     option: &'static str,
     path: &'a Path,
-    /// Whether it takes the place of an older file at the end, when all inputs are read.
+    /// Whether it replaces an older file at the end, when all inputs are read.
     replaces: bool,
 }
 
@@ -66,10 +66,9 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// Fails if one of these outputs is a file of a filter or store, of this run or any other; if it is an input, which
-/// would be read and written without end; or if two are one file. A file is known by device and inode. Devices and pipes
-/// may come more than once. `filters` are the filters of this run, which need not exist yet; the input `-` is standard
-/// input.
+/// Fails if one of these outputs is a file of a filter or store, of this run or any other; if it is an input, which would
+/// be read and written without end; or if two are one file. Device and inode identify a file. Devices and pipes may occur
+/// more than once. `filters` are the filters of this run, which need not exist yet; the input `-` is standard input.
 pub(super) fn check_outputs<'a>(
     outputs: &[Sink<'_>],
     inputs: impl Iterator<Item = &'a Path> + Clone,
@@ -114,7 +113,7 @@ fn described(input: &Path) -> String {
     }
 }
 
-/// The reason not to write to a file: it belongs to this filter or store, or will. `None` if it does not.
+/// The reason not to write to a file: it belongs to this filter or store, or will. Otherwise `None`.
 fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     if own(filter).iter().any(|file| is_same(path, file)) {
         return Some("a file of the filter itself".to_owned());
@@ -123,7 +122,7 @@ fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     (is_store(filter) && is_inside()).then(|| format!("in {}, the folder of the store", filter.display()))
 }
 
-/// The store that a file with this canonical path belongs to.
+/// The store to which a file with this canonical path belongs.
 pub(super) fn store_of(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|folder| is_store(folder))
 }

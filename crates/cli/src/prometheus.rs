@@ -14,10 +14,10 @@ use super::output::Output;
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub(super) clean: bool,
-    /// Pages read of a filter, or of all shards of a store that can be opened.
+    /// How many pages were read of a filter, or of all openable shards of a store.
     pub(super) pages: u64,
     pub(super) damaged_pages: u64,
-    /// Files of a store that are damaged, missing, or not the store's; for a filter, 1 or 0.
+    /// How many files of a store are damaged, missing, or not the store's; for a filter, 1 or 0.
     pub(super) damaged_files: u64,
 }
 
@@ -26,12 +26,12 @@ pub(super) struct Told<'a> {
     pub(super) file: &'a Path,
     /// `None` if the filter cannot be read.
     pub(super) info: Option<Info>,
-    /// Of a store, its newest version.
+    /// For a store, its newest version.
     pub(super) store: Option<StoreInfo>,
     pub(super) last_written: Option<SystemTime>,
 }
 
-/// Its name, its help, and its value. The names of counters end with `_total`; all others are gauges.
+/// The metric's name, help, and value. The names of counters end with `_total`; all other metrics are gauges.
 type Metric<T> = (&'static str, &'static str, fn(&T) -> f64);
 
 const OF_FILTERS: [Metric<Info>; 14] = [
@@ -67,7 +67,7 @@ const OF_STORES: [Metric<StoreInfo>; 3] = [
     ("gowk_run_bytes", "Bytes of these runs.", |store| store.run_bytes as f64),
 ];
 
-/// Of filters and stores that forget.
+/// Metrics of filters and stores that forget.
 const OF_FORGETTING: [Metric<Info>; 2] = [
     ("gowk_forget_after_seconds", "How long a key is kept at least.", |info| {
         info.retention.map_or(f64::NAN, |retention| retention.forget_after as f64 / 1000.0)
@@ -79,7 +79,7 @@ const OF_FORGETTING: [Metric<Info>; 2] = [
     ),
 ];
 
-/// Of filters that keep the newest keys.
+/// Metrics of filters that keep the newest keys.
 const OF_NEWEST: [Metric<Info>; 1] =
     [("gowk_keep_newest_keys", "How many newest keys are kept at least.", |info| {
         info.keep_newest.map_or(f64::NAN, |newest| newest.at_least as f64)
@@ -154,7 +154,7 @@ fn seconds(since: &Duration) -> f64 {
     since.as_secs_f64().floor()
 }
 
-/// Prints metrics of files, each with what the values come from; `None` for a file that has none.
+/// Prints metrics of files, each with the source of its values; `None` for a file without values.
 fn print<'a, T, V: Borrow<T>>(
     metrics: &[Metric<T>],
     files: impl Iterator<Item = (&'a Path, Option<V>)> + Clone,

@@ -8,7 +8,7 @@ use gowk::Newest;
 use gowk::store::Requests;
 use indicatif::{BinaryBytes, HumanCount};
 
-/// A parser for one of these words, which gives what the word stands for.
+/// A parser for one of these words. It returns the word's value.
 pub(super) fn word_of<T: Copy + Send + Sync>(
     words: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
@@ -43,7 +43,7 @@ pub(super) fn split<T: Copy>(text: &str, units: [(char, T); 4], one: T) -> (&str
 /// A count: like [`number`], or as in `50M` or `5e7`. K, M, G and T are powers of 1000.
 pub(super) fn count(text: &str) -> Result<u64, String> {
     const UNITS: [(char, f64); 4] = [('K', 1e3), ('M', 1e6), ('G', 1e9), ('T', 1e12)];
-    // From here on, not every whole number has a float of its own.
+    // Above this, some whole numbers have no float of their own.
     const MOST: f64 = (1_u64 << 53) as f64;
     if let Ok(number) = number(text) {
         return Ok(number);
@@ -61,7 +61,7 @@ pub(super) fn positive(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(count(text)?).ok_or_else(|| "must be at least 1".to_owned())
 }
 
-/// Bytes: a whole number, and K, M, G or T for its multiples by powers of 1024.
+/// Bytes: a whole number, perhaps with K, M, G or T for multiples by powers of 1024.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
     let (digits, bits) = split(text, UNITS, 0);
@@ -74,7 +74,7 @@ pub(super) fn about(expected: f64) -> String {
     if expected < 10.0 { format!("{expected:.1}") } else { grouped(expected.round() as u64) }
 }
 
-/// A part of one: `0.001`, `1e-3` or `0.1%`.
+/// A fraction of one: `0.001`, `1e-3` or `0.1%`.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let (digits, parts) = text.strip_suffix('%').map_or((text, 1.0), |digits| (digits.trim_end(), 100.0));
     let value: f64 =
@@ -99,7 +99,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write a time, as in 30d, 12h or 90s"))
 }
 
-/// The logarithm of the longest windows of zstd that are read.
+/// The logarithm of the longest zstd window to read.
 pub(super) fn long_window(text: &str) -> Result<u8, String> {
     match text.parse() {
         Ok(log @ 27..=31) => Ok(log),
@@ -136,7 +136,7 @@ pub(super) fn time(time: SystemTime) -> String {
     utc(time).replace('T', " ").replace('Z', " UTC")
 }
 
-/// A time in milliseconds since 1970, as [`time`] writes it; of the year 9999 at most.
+/// A time in milliseconds since 1970, in the form of [`time`]; of the year 9999 at most.
 pub(super) fn time_of(millis: u64) -> String {
     const LAST: u64 = 253_402_300_799_999;
     time(SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(LAST)))

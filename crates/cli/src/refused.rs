@@ -1,5 +1,4 @@
-//! Keys that the filter has no room for: names them on standard error, writes them to a file if one is given, and
-//! counts them.
+//! Keys without room in the filter: names them on standard error, writes them to a file if one is given, and counts them.
 //!
 //! Invariant: the record written for a key is synced before the next commit, as printed keys are.
 
@@ -13,9 +12,9 @@ use super::outcome::Outcome;
 use super::output::{self, Output};
 use super::source::Place;
 
-/// The most keys named one by one; further keys are only counted.
+/// How many keys are named one by one; further keys are only counted.
 const NAMED: u64 = 10;
-/// The most characters of a key that a message shows.
+/// How many characters of a key a message shows at most.
 const SHOWN: usize = 200;
 
 pub(super) struct Refusals {
@@ -23,7 +22,7 @@ pub(super) struct Refusals {
     file: PathBuf,
     is_store: bool,
     json: bool,
-    /// The file for them, if one is given.
+    /// The file for these keys, if one is given.
     pub(super) output: Option<Output>,
     named: u64,
     count: u64,
@@ -49,7 +48,7 @@ impl Refusals {
         Ok(())
     }
 
-    /// Like [`take`](Self::take), but does not write the key: the caller does.
+    /// Like [`take`](Self::take), but leaves writing the key to the caller.
     pub(super) fn tell(&mut self, key: &[u8], place: &Place, cause: &Error) {
         if self.first.is_none() {
             let remedy = if matches!(cause, Error::Full { .. }) {
@@ -96,8 +95,8 @@ impl Refusals {
         }
     }
 
-    /// The outcome of a run that took `keys` keys and committed all of them but the refused ones. If these were not written
-    /// to the output here, `written` is the file that has them. After a signal, lack of room is only noted.
+    /// The outcome of a run that took `keys` keys and committed all except the refused ones. If these were not written to
+    /// the output here, `written` is the file that has them. After a signal, lack of room is only noted.
     pub(super) fn outcome(
         mut self,
         keys: u64,

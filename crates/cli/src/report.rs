@@ -43,7 +43,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn run(self) -> Result<(), Failure> {
-        // Opens the output before it reads a long file, so that a wrong path fails at once.
+        // Opens the output before reading a long file, so that a wrong path fails at once.
         let path = paths::output(self.output.as_ref());
         let sink = path.map_or(Sink::standard(), |path| Sink::replaced("--output", path));
         check_outputs(&[sink], iter::empty(), iter::once(self.file.as_path()))?;
@@ -57,7 +57,7 @@ impl Report {
     }
 }
 
-/// The foot of the page: when it was made, and with which version.
+/// The foot of the page: when it was made, and by which version.
 fn made(path: &Path) -> String {
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     format!("{}, as of {}", path.display(), quantity::time(SystemTime::now()))

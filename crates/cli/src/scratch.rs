@@ -1,11 +1,11 @@
-//! The folder of `--scratch`. Each run makes a folder of its own in it, removes that at the end, and removes the folders
-//! that killed runs have left.
+//! The folder of `--scratch`. Each run makes a folder of its own in it, removes that folder at the end, and removes the
+//! folders that killed runs have left.
 //!
 //! Invariants:
 //!
-//! 1. A run holds a lock on its folder until it ends, however it ends. Another run removes a folder only while it holds
-//!    the lock itself.
-//! 2. Nothing is removed but folders of the same user with this prefix, and what is in them. Links are not followed.
+//! 1. A run locks its folder until the run ends, however it ends. Another run removes a folder only while it holds the
+//!    folder's lock itself.
+//! 2. Only folders of the same user with this prefix, and their contents, are removed. Links are not followed.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -24,7 +24,7 @@ const PREFIX: &str = "gowk-scratch-";
 /// A folder for the working copies of one run.
 pub(super) struct Scratch {
     folder: TempDir,
-    /// `None` if the file system has no locks. Then nothing is removed there.
+    /// `None` if the file system has no locks. Then no folder is removed there.
     _lock: Option<File>,
 }
 
@@ -40,7 +40,7 @@ impl Scratch {
                     remove_left(parent, lock.metadata().map_err(failed("look at a folder in"))?.uid());
                     return Ok(Self { folder, _lock: Some(lock) });
                 }
-                // Before it was locked, another run took it for the folder of a killed run.
+                // Before this run locked it, another run took it for the folder of a killed run.
                 Ok(None) => {}
                 Err(_) => return Ok(Self { folder, _lock: None }),
             }
@@ -52,7 +52,7 @@ impl Scratch {
     }
 }
 
-/// Removes the folders that killed runs of this user have left. A folder that cannot be removed stays.
+/// Removes the folders that killed runs of this user have left. Skips a folder that cannot be removed.
 fn remove_left(parent: &Path, user: u32) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -66,7 +66,7 @@ fn remove_left(parent: &Path, user: u32) {
     }
 }
 
-/// The lock of a folder. `None` if another run has it, or if this is no folder any more.
+/// The lock of a folder. `None` if another run has it, or if this is no longer a folder.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(folder) = open(path, flags, Mode::empty()).map(File::from) else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! The command's input: a thread that reads it, and the pieces that it sends.
+//! The command's input: a thread that reads it, and the pieces that the thread sends.
 //!
-//! Keys for a store come in pieces whose bounds the input alone decides, so that the same input gets the same answers
-//! each time. Keys for a filter come as soon as they are read.
+//! The input alone determines where pieces for a store end, so that the same input gets the same answers each time. Keys
+//! for a filter come as soon as they are read.
 
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -20,14 +20,14 @@ use super::failure::{Failure, by_option_of_keys};
 use super::field::Missing;
 use super::output::{self, Output};
 
-/// The most pieces that are read ahead, and that are processed together.
+/// How many pieces are read ahead, and processed together, at most.
 pub(super) const AHEAD: usize = 64;
 
-/// Bytes of content after which a piece ends.
+/// A piece ends after this many bytes of content.
 const CHUNK: u64 = 64 * 1024;
-/// The same for a store.
+/// Like `CHUNK`, for a store.
 const STEADY: usize = 64 << 20;
-/// The most keys in a piece that is read record by record.
+/// How many keys a piece that is read record by record has at most.
 const KEYS: usize = 1 << 20;
 
 /// Keys on their way from the command's input.
@@ -36,9 +36,9 @@ pub(super) type KeyFeed = Feed<Piece<Read>, Error>;
 /// The command's input.
 pub(super) struct Source {
     pub(super) feed: KeyFeed,
-    /// Bytes that were read, before decompression.
+    /// How many bytes were read, before decompression.
     pub(super) read: Arc<AtomicU64>,
-    /// Bytes to read; `None` if that is unknown, as for a pipe.
+    /// How many bytes there are to read; `None` if that is unknown, as for a pipe.
     pub(super) bytes: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Read {
     pub(super) first: Place,
     /// The lines on which the records begin; `None` if each line is a record.
     pub(super) lines: Option<Vec<u64>>,
-    /// The header of CSV, in the first piece of the first input that has one.
+    /// The header of CSV, in the first piece of the first input with a header.
     header: Option<Vec<u8>>,
 }
 
@@ -104,8 +104,7 @@ impl Aside {
         Self { rejects, prints, skipped: Tally::default() }
     }
 
-    /// Takes note of pieces that were read; records are printed to `output`. Returns the header if it came with these
-    /// pieces.
+    /// Processes pieces that were read; prints records to `output`. Returns the header if these pieces have it.
     pub(super) fn take<'a>(
         &mut self,
         pieces: impl Iterator<Item = &'a Piece<Read>>,
@@ -134,7 +133,7 @@ impl Aside {
     }
 }
 
-/// The inputs, and the rules to read them by.
+/// The inputs, and the rules for reading them.
 pub(super) struct Reading {
     /// `-` is standard input.
     pub(super) inputs: Vec<PathBuf>,
@@ -145,7 +144,7 @@ pub(super) struct Reading {
     pub(super) rejects: Option<PathBuf>,
     /// Whether records are written, so that all inputs must have the same columns.
     pub(super) writes: bool,
-    /// Whether the input alone decides where pieces end.
+    /// Whether the input alone determines where pieces end.
     pub(super) steady: bool,
     pub(super) read: Arc<AtomicU64>,
 }
@@ -183,13 +182,13 @@ impl Reading {
         }
     }
 
-    /// Whether an error of one input ends the run at once. A damaged input does not stop other inputs; but a store gets
-    /// the keys of all inputs or of none.
+    /// Whether an error of one input ends the run at once. A damaged input does not prevent reading others; but a store
+    /// gets the keys of all inputs or of none.
     fn ends(&self, error: &Error) -> bool {
         self.steady || self.inputs.len() == 1 || !error.is_of_one_input()
     }
 
-    /// Reads one input to its end, and adds its records to `all`; `None` if the receiver is gone.
+    /// Reads one input to the end, and adds its records to `all`; `None` if the receiver is gone.
     fn one(
         &self,
         path: &Path,
@@ -209,7 +208,7 @@ impl Reading {
         read
     }
 
-    /// Reads the lines of an input, which are the keys, to its end; `None` if the receiver is gone.
+    /// Reads the lines of an input, which are the keys, to the end; `None` if the receiver is gone.
     fn lines(
         &self,
         path: &Path,
@@ -269,7 +268,7 @@ impl One<'_> {
         piece
     }
 
-    /// Reads the input to its end; `None` if the receiver is gone. `common` is the header of the first input that has
+    /// Reads the input to the end; `None` if the receiver is gone. `common` is the header of the first input that has
     /// one. Sends the records read before an error.
     fn read(
         &mut self,
@@ -283,7 +282,7 @@ impl One<'_> {
         if let Some(header) = header {
             piece.place.header = common.admit(name(self.path).as_ref(), header)?.then(|| header.to_vec());
         }
-        // Whether there is something to send.
+        // Whether there is anything to send.
         let mut has_any = piece.place.header.is_some();
         loop {
             let is_full = piece.keys.len() >= KEYS || records.offset() - begun >= limit;
@@ -303,7 +302,7 @@ impl One<'_> {
         }
     }
 
-    /// Adds the next record to a piece; false at the end.
+    /// Adds the next record to a piece. Returns false at the end.
     fn next(&mut self, records: &mut Records, piece: &mut Piece<Read>) -> Result<bool, Error> {
         let Some(found) = records.next()? else { return Ok(false) };
         let (before, keeps) = (piece.keys.len(), self.reading.missing == Missing::Keep);
@@ -316,7 +315,7 @@ impl One<'_> {
             Some(skip) => {
                 let mut tally = Tally::default();
                 tally.skip(&skip);
-                // If the record ends the run, the error names it, and it is not counted.
+                // A record that ends the run is named by the error, and is not counted.
                 self.check(skip, records)?;
                 self.skipped.add(&tally);
             }
@@ -324,7 +323,7 @@ impl One<'_> {
         Ok(true)
     }
 
-    /// Fails if a record like this ends the run.
+    /// Fails if such a record ends the run.
     fn check(&self, skip: Skip, records: &Records) -> Result<(), Error> {
         let Reading { rules, missing, rejects, .. } = self.reading;
         let problem = match skip {
@@ -351,8 +350,8 @@ impl One<'_> {
     }
 }
 
-/// Notes how many records of an input had no key. `done` says what was done with records that lack the field or a time, as in
-/// "skipped". `time` is the word for their times.
+/// Notes how many records of an input had no key. `done` says what was done with records without the field or a time, as
+/// in "skipped". `time` is the word for their times.
 pub(super) fn note_skipped(
     input: impl fmt::Display,
     skipped: &Tally,
@@ -374,8 +373,8 @@ pub(super) fn note_skipped(
     }
 }
 
-/// Notes how many keys of a file were late or early. `number` formats the counts. `not` says what was not done with
-/// the keys, as in "not stored".
+/// Notes how many keys of a file were late or early. `number` formats the counts. `not` says what was not done with the
+/// keys, as in "not stored".
 pub(super) fn note_untimely(file: &Path, keys: &Tally, not: &str, number: fn(u64) -> String) {
     for (keys, which, why) in [
         (keys.late, "late", "the filter has forgotten their times"),
@@ -407,13 +406,14 @@ fn records(path: &Path, rules: &Rules, unpack: Unpack, read: Arc<AtomicU64>) -> 
     Records::of_file(name(path), file(path)?, rules, unpack, read)
 }
 
-/// The first bytes of a regular file, enough to recognize its format; none of a pipe, which gives each byte only once.
+/// The first bytes of a regular file, enough to recognize its format. Reads none from a pipe, which returns each byte
+/// only once.
 pub(super) fn beginning(path: &Path) -> Vec<u8> {
     let mut first = Vec::new();
     if path.metadata().is_ok_and(|metadata| metadata.is_file())
         && let Ok(file) = File::open(path)
     {
-        // Ignores an error: reading the input fails again, with a message.
+        // Ignores an error: reading the input will fail again, with a message.
         let _ = file.take(Foreign::BYTES as u64).read_to_end(&mut first);
     }
     first
@@ -434,8 +434,8 @@ fn length(path: &Path) -> Option<u64> {
     file(path).ok()?.metadata().ok().filter(Metadata::is_file).map(|metadata| metadata.len())
 }
 
-/// Fails if a file lacks a column of the key, or has other columns than the first file. The verb has changed nothing by
-/// then. Pipes are checked only when they are read.
+/// Fails if a file lacks a column of the key, or has other columns than the first file. At this point the verb has
+/// changed nothing. Pipes are checked only when they are read.
 pub(super) fn check_headers<'a>(
     files: impl Iterator<Item = &'a Path>,
     rules: &Rules,

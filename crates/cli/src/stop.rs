@@ -13,7 +13,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::failure::Failure;
 
-/// Makes a write past the limit on the size of files fail instead of killing the process.
+/// Makes a write past the limit on file sizes fail instead of killing the process.
 pub(super) fn survive_file_size_limits() -> Result<(), Failure> {
     let outcome = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     outcome.map(drop).map_err(|source| Failure::System { op: "listen to signals", source })
@@ -33,7 +33,7 @@ pub(super) const OUTPUT_CLOSED: u8 = 128 + SIGPIPE as u8;
 pub(super) struct Stop(Arc<AtomicI32>);
 
 impl Stop {
-    /// Starts a thread that notes signals and then calls `wake`.
+    /// Starts a thread that records a signal and then calls `wake`.
     pub(super) fn listen(wake: impl Fn() + Send + 'static) -> Result<Self, Failure> {
         let failed = |source| Failure::System { op: "listen to signals", source };
         let noted = Arc::new(AtomicI32::new(0));
@@ -44,7 +44,7 @@ impl Stop {
         let listen = move || {
             for signal in signals.forever() {
                 if noted.swap(signal, Ordering::Relaxed) != 0 {
-                    // Does not return: the default of each of these signals ends the process.
+                    // Does not return: the default action of each of these signals ends the process.
                     let _ = emulate_default_handler(signal);
                 }
                 wake();

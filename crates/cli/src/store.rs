@@ -1,4 +1,4 @@
-//! `gowk store`, and what the other verbs do with a store in the place of a filter.
+//! `gowk store`, and the parts of other verbs for stores.
 
 mod compact;
 mod create;

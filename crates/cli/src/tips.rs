@@ -1,4 +1,4 @@
-//! Tips for arguments that are not understood: the most likely meaning, and no tip if that is not known.
+//! Tips for arguments that gowk does not understand: the most likely meaning, or no tip if none is likely.
 
 use std::ffi::OsString;
 
@@ -32,7 +32,7 @@ const OPTIONS: [(&str, &str); 8] = [
     ("--threads", "--jobs"),
 ];
 
-/// The name here of what another tool calls `other`.
+/// gowk's name for what another tool calls `other`.
 fn here(names: &'static [(&str, &str)], other: &str) -> Option<&'static str> {
     names.iter().find(|(_, others)| others.split(' ').any(|name| name == other)).map(|(name, _)| *name)
 }
@@ -51,7 +51,7 @@ fn set(error: &mut clap::Error, tip: String) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
 }
 
-/// The error with tips that help, and without the parser's tips that are most often wrong: an unknown long option is
+/// The error with helpful tips, and without those tips of the parser that are usually wrong: an unknown long option is
 /// hardly ever meant as a key, and a verb that differs in most of its letters is hardly ever meant.
 pub(super) fn improved(mut error: clap::Error, arguments: &[OsString], command: &Command) -> clap::Error {
     match error.kind() {
@@ -92,14 +92,14 @@ fn improve_option(error: &mut clap::Error, arguments: &[OsString], command: &Com
             format!("options stand behind the verb, as in `gowk {then} {option} ...`{version}"),
         );
     };
-    // If the verb has verbs of its own, the one given.
+    // If the verb has verbs of its own, the given one of these.
     let inner = words.get(1).and_then(|second| verb.find_subcommand(second));
     let verb = inner.unwrap_or(verb);
     let has = |name: &str| verb.get_arguments().any(|known| known.get_long() == name.strip_prefix("--"));
     if let Some(name) = here(&OPTIONS, &option).filter(|name| has(name)) {
         return set(error, format!("it is `{name}` here"));
     }
-    // If one argument holds several short options, the parser names one of them; the whole argument may be a key.
+    // If one argument holds several short options, the parser names one of them; but the whole argument may be a key.
     let Some(letter) = option.strip_prefix('-').filter(|name| !name.starts_with('-')) else { return };
     let key = words.iter().find(|word| word.starts_with('-') && word.contains(letter));
     if let Some(key) = key.filter(|_| verb.get_arguments().any(|known| known.get_id() == "keys")) {

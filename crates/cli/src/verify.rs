@@ -48,7 +48,7 @@ impl Verify {
         let mut output = Output::standard(b'\n')?;
         let (mut failed, mut verified) = (None::<Failure>, Vec::new());
         for file in &self.files {
-            // A filter that cannot be opened does not keep the others from being read.
+            // A filter that cannot be opened does not prevent reading the others.
             let found = match self.verify(file, &mut output) {
                 Ok(found) => Some(found),
                 Err(failure) if failure.is_output() => return Err(failure),

@@ -1,7 +1,7 @@
-//! Several filters and stores that `gowk check` and `gowk dedup` look into: a key is known if any of them has it.
+//! Several filters and stores into which `gowk check` and `gowk dedup` look: a key is known if any of them has it.
 //!
-//! They are only read. `dedup` also puts each key into its own filter, so a window of several days forgets a key only when
-//! it has not come for that many days.
+//! They are only read. `dedup` also puts each key into its own filter, so a window of several days forgets a key only
+//! when it has not come for that many days.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ impl Window {
         files.into_iter().map(open).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The key rules of the first one.
+    /// The key rules of the first filter or store.
     pub(super) fn rules(&self) -> Result<Option<KeyRules>, Failure> {
         self.0.first().map(|(file, reader)| reader.key_rules(file)).transpose()
     }
@@ -35,7 +35,7 @@ impl Window {
         self.0.iter().map(|(file, _)| file.as_path())
     }
 
-    /// Fails if one of them has other key rules than the filter that the keys go into.
+    /// Fails if one of them has other key rules than the filter into which the keys go.
     pub(super) fn check_rules(&self, rules: Option<KeyRules>, into: &Path) -> Result<(), Failure> {
         self.0.iter().try_for_each(|(file, reader)| match Some(reader.key_rules(file)?) == rules {
             true => Ok(()),
@@ -49,7 +49,7 @@ impl Window {
         requests.reduce(|one, other| one + other)
     }
 
-    /// For each key, whether any of the filters and stores has it; empty without any.
+    /// For each key, whether any of the filters and stores has it; empty if there are none.
     pub(super) fn known(&self, keys: &[Item<'_>]) -> Result<Vec<bool>, Failure> {
         let Some(((_, first), others)) = self.0.split_first() else { return Ok(Vec::new()) };
         let mut known = first.contains_batch(keys)?;

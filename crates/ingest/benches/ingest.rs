@@ -1,9 +1,9 @@
 //! Ingesting a file of short keys, against `insert_batch` of the same keys from memory.
 //!
-//! `cargo bench --bench ingest -- 100000000 3` (keys, rounds; needs about 15 bytes of disk and of memory a key). Both begin
-//! with an empty filter that was created for the keys, and commit after every million. The two take turns; medians and
-//! their ratio are printed. Memory is what the process holds beyond mapped files (`RssAnon`) while it ingests, sampled
-//! at least every 200 ms.
+//! `cargo bench --bench ingest -- 100000000 3` (keys, rounds; needs about 15 bytes of disk and of memory a key). Both
+//! ways begin with an empty filter that was created for the keys, and commit after every million. They take turns; the
+//! benchmark prints medians and their ratio. Memory is what the process holds beyond mapped files (`RssAnon`) while it
+//! ingests, sampled at least every 200 ms.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -47,7 +47,7 @@ fn median(figures: &mut [f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// The number, mixed so that neighbouring keys have unlike digits.
+/// The number, mixed so that neighbouring keys have different digits.
 fn key(number: u32) -> [u8; DIGITS] {
     let mut rest = u64::from(number) * 387_420_489 % 1_000_000_000;
     std::array::from_fn(|_| {
@@ -76,7 +76,7 @@ fn create(path: &Path, keys: u32) -> Outcome<()> {
     Ok(writer.close()?)
 }
 
-/// The seconds, and the peak of memory in KiB.
+/// The seconds that it took, and the peak of memory in KiB.
 fn ingest(dir: &Path, keys: u32) -> Outcome<(f64, u64)> {
     create(&dir.join("ingested"), keys)?;
     let text = format!(
@@ -113,7 +113,7 @@ fn insert(dir: &Path, keys: u32) -> Outcome<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// KiB.
+/// In KiB.
 fn anonymous_memory() -> Outcome<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

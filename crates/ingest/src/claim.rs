@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //!
-//! 1. A run has a lock on each of its output files until it ends, however it ends.
+//! 1. A run locks each of its output files until the run ends, however it ends.
 //! 2. A run marks its output files with its own name before it writes to them, in the extended attribute `user.gowk`. So
-//!    after a kill, the next run sees whether another one has appended since. On a file system without such attributes,
-//!    it does not see that.
+//!    after a kill, the next run sees whether another run has appended since. On a file system without such attributes,
+//!    it cannot see that.
 
 use std::fs::File;
 
@@ -15,19 +15,19 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const MARK: &str = "user.gowk";
 
-/// The name with which runs of the same verb or job, into the same filter, mark their outputs.
+/// The name with which runs of one verb or job, into one filter, mark their outputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner([u8; 16]);
 
 impl Owner {
-    /// The runs of a verb or job, as `name` says, into the filter or store with this uuid.
+    /// The runs of the verb or job `name` into the filter or store with this uuid.
     pub fn new(uuid: [u8; 16], name: &str) -> Self {
         Self(xxh3_128(&[&uuid[..], name.as_bytes()].concat()).to_le_bytes())
     }
 
-    /// Locks an output until its file is closed, and finds out who wrote to it last.
+    /// Locks an output until its file is closed, and finds out which run wrote to it last.
     pub fn claim(self, output: &File) -> Claim {
-        // On a file system without locks, the user must not write to it twice at a time.
+        // On a file system without locks, the user must not let two runs write to it at once.
         if flock(output, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Claim::Busy;
         }
@@ -35,12 +35,12 @@ impl Owner {
         match fgetxattr(output, MARK, &mut mark) {
             Ok(length) if (length, mark) == (mark.len(), self.0) => Claim::Own,
             Ok(_) | Err(Errno::RANGE) => Claim::Others,
-            // There is no mark, or the file system keeps none.
+            // There is no mark, or the file system stores none.
             Err(_) => Claim::Own,
         }
     }
 
-    /// Marks an output that this run is about to write to. Does nothing where the file system keeps no marks.
+    /// Marks an output that this run is about to write to. Does nothing if the file system stores no marks.
     pub fn mark(self, output: &File) {
         let _ = fsetxattr(output, MARK, &self.0, XattrFlags::empty());
     }
@@ -74,7 +74,7 @@ mod tests {
             println!("not run: this file system has no extended attributes");
             return;
         }
-        // Each lock ends with its file.
+        // Each lock ends when its file is closed.
         let claims = || [one, other].map(|owner| owner.claim(&open()));
         assert_eq!(claims(), [Claim::Own, Claim::Others]);
         other.mark(&open());

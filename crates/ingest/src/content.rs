@@ -1,4 +1,4 @@
-//! The bytes of an input, with their place and the hash of all bytes taken.
+//! The bytes of an input, with their place and the hash of all consumed bytes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::decode::{Decoder, Unpack};
 use super::error::{Error, InputProblem};
 
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Bytes asked for at a time.
+/// How many bytes are read at a time.
 const CHUNK: usize = 256 * 1024;
 
 /// How far an input was read.
@@ -17,11 +17,11 @@ const CHUNK: usize = 256 * 1024;
 pub(super) struct Position {
     /// The byte of the file at which reading began.
     pub(super) base: u64,
-    /// Bytes taken since then, after decompression.
+    /// Bytes consumed since then, after decompression.
     pub(super) offset: u64,
     /// The hash of these bytes.
     pub(super) digest: u64,
-    /// Lines that ended among these bytes.
+    /// How many lines ended among these bytes.
     pub(super) lines: u64,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Content {
     path: PathBuf,
     decoder: Decoder,
     unpack: Unpack,
-    /// `None` for a stream that is read once.
+    /// `None` for a stream that can be read only once.
     file: Option<File>,
-    /// Bytes up to `hashed` are hashed, bytes up to `at` are taken, and bytes up to `end` are read but not taken yet.
+    /// Bytes up to `hashed` are hashed, bytes up to `at` are consumed, and bytes up to `end` are read but not consumed.
     buffer: Vec<u8>,
     hashed: usize,
     at: usize,
@@ -41,7 +41,7 @@ pub(super) struct Content {
     offset: u64,
     hash: Xxh3,
     last: Option<u8>,
-    /// Bytes moved within the buffer.
+    /// How many bytes were moved within the buffer.
     #[cfg(test)]
     moved: usize,
 }
@@ -66,7 +66,7 @@ impl Content {
         Self::open(&self.path, 0, self.unpack)
     }
 
-    /// A stream that messages call `name`.
+    /// A stream with this name in messages.
     pub(super) fn of(name: PathBuf, decoder: Decoder) -> Self {
         Self {
             path: name,
@@ -86,15 +86,15 @@ impl Content {
         }
     }
 
-    /// The bytes read but not taken yet.
+    /// The bytes that were read but not consumed.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.buffer[self.at..self.end]
     }
 
-    /// Reads more bytes after the bytes that wait; false at the end.
+    /// Reads more bytes after the waiting bytes. Returns false at the end.
     pub(super) fn fill(&mut self) -> Result<bool, Error> {
         self.hash_taken();
-        // Moves nothing otherwise: moving a long record at each filling would take quadratic time.
+        // Otherwise moves nothing: moving a long record at each filling would take quadratic time.
         if self.at > 0 {
             self.buffer.copy_within(self.at..self.end, 0);
             #[cfg(test)]
@@ -113,7 +113,7 @@ impl Content {
         Ok(read > 0)
     }
 
-    /// Takes the next `length` of the bytes that wait, or all if they are fewer.
+    /// Consumes the next `length` waiting bytes, or all if they are fewer.
     pub(super) fn take(&mut self, length: usize) -> &[u8] {
         let from = self.at;
         self.at = (self.at + length).min(self.end);
@@ -125,8 +125,8 @@ impl Content {
         taken
     }
 
-    /// Reads the bytes of an earlier run again, and compares their hash. Returns false as soon as `stopped`, which it
-    /// calls for each chunk, returns true.
+    /// Reads the bytes of an earlier run again, and compares their hash. Calls `stopped` for each chunk, and returns
+    /// false as soon as it returns true.
     pub(super) fn repeat(&mut self, read: Position, stopped: impl Fn() -> bool) -> Result<bool, Error> {
         if read.offset == 0 {
             return Ok(true);
@@ -169,12 +169,12 @@ impl Content {
         self.offset
     }
 
-    /// The last byte taken.
+    /// The last byte consumed.
     pub(super) const fn last(&self) -> Option<u8> {
         self.last
     }
 
-    /// Number of bytes that were read from the file.
+    /// How many bytes were read from the file.
     pub(super) fn raw(&self) -> u64 {
         self.decoder.raw()
     }

@@ -11,13 +11,13 @@ use gowk::{Growth, Kind, Options, Seed, SlotsPerBucket};
 #[serde(deny_unknown_fields)]
 pub(super) struct Creation {
     pub(super) path: PathBuf,
-    /// The kind, if given; an existing filter must be of this kind.
+    /// The kind, if given. An existing filter must be of this kind.
     pub(super) kind: Option<Kind>,
-    /// How long a forgetting filter keeps a key, as in `30d`; an existing filter must keep it as long.
+    /// How long a forgetting filter keeps a key, as in `30d`. An existing filter must keep keys equally long.
     pub(super) forget_after: Option<String>,
     pub(super) forget_within: Option<String>,
     pub(super) refresh: Option<bool>,
-    /// The newest keys to keep; an existing filter must keep as many.
+    /// How many of the newest keys to keep. An existing filter must keep as many.
     pub(super) keep_newest: Option<u64>,
     pub(super) capacity: Option<u64>,
     false_positive_rate: Option<f64>,
@@ -44,7 +44,7 @@ pub(super) fn span(text: &str) -> Option<Duration> {
 }
 
 impl Creation {
-    /// Adds the options that an existing filter or store must agree with, too: its kind, and how long it keeps keys.
+    /// Adds the options with which an existing filter or store must agree: its kind, and how long it keeps keys.
     pub(super) fn ask(&self, options: Options) -> Options {
         let of = |text: &Option<String>| text.as_deref().and_then(span);
         let options = self.kind.into_iter().fold(options, Options::kind);

@@ -15,7 +15,7 @@ const SHOWN: usize = 200;
 /// The most fields in a record: each takes memory, even an empty one.
 const MOST_FIELDS: usize = 1 << 20;
 
-/// How fields are divided.
+/// How fields are separated.
 #[derive(Clone, Copy)]
 pub(super) struct Dialect {
     pub(super) delimiter: u8,
@@ -28,26 +28,26 @@ impl Dialect {
     }
 }
 
-/// Whether fields with this byte between them are quoted, unless the user says otherwise.
+/// Whether fields separated by this byte may be quoted, unless the user says otherwise.
 pub(super) const fn has_quotes(delimiter: u8) -> bool {
     delimiter != b'\t'
 }
 
 pub(super) struct Csv {
     columns: Vec<usize>,
-    /// The column of the time, and what it holds.
+    /// The column of the time, and the kind of time in it.
     time: Option<(usize, TimeKind)>,
     record: Record,
     /// The header as it is in the file; `None` if the file has none.
     header: Option<Vec<u8>>,
-    /// A key of several columns.
+    /// The joined key, if it has several columns.
     key: Vec<u8>,
 }
 
 impl Csv {
-    /// Goes on at `position`, where `content` stands. Looks for the columns of the `key` and the time in the first record,
-    /// and skips that record if it is a header. In the middle of a file with a header, it takes the columns from
-    /// the beginning of the file at the path of `content`.
+    /// Continues at `position`, where `content` stands. Looks for the columns of the `key` and the time in the first
+    /// record, and skips that record if it is a header. In the middle of a file with a header, it reads the first record
+    /// from the beginning of the file at the path of `content`.
     pub(super) fn new(
         (key, rules): (&[Column], &Rules),
         dialect: Dialect,
@@ -102,7 +102,7 @@ impl Csv {
         }
     }
 
-    /// Lines that have ended.
+    /// How many lines have ended.
     pub(super) fn lines(&self) -> u64 {
         self.record.lines()
     }
@@ -126,7 +126,7 @@ pub(super) fn wanted(key: &[Column], rules: &Rules) -> Vec<Column> {
     key.iter().chain(time).cloned().collect()
 }
 
-/// The indices of columns, from the first record. Without a first record any indices do: there are no fields.
+/// The indices of columns, from the first record. Without a first record there are no fields, so any indices will do.
 fn columns(path: &Path, record: &Record, any: bool, wanted: &[Column]) -> Result<Vec<usize>, Error> {
     if !any {
         return Ok(wanted.iter().map(Column::number).collect());
@@ -143,7 +143,8 @@ fn columns(path: &Path, record: &Record, any: bool, wanted: &[Column]) -> Result
     wanted.iter().map(index).collect()
 }
 
-/// The indices of columns, from the first record of a file at whose beginning `content` stands. Fails if it lacks one.
+/// The indices of columns, from the first record of a file at whose beginning `content` stands. Fails if a column is
+/// missing.
 pub(super) fn found(content: &mut Content, dialect: Dialect, wanted: &[Column]) -> Result<Vec<usize>, Error> {
     let mut record = Record::new(dialect);
     let any = record.read(content)?;
@@ -167,7 +168,7 @@ pub(super) fn is_same_header(one: &[u8], other: &[u8]) -> bool {
 pub struct CommonHeader(Option<(PathBuf, Vec<u8>)>);
 
 impl CommonHeader {
-    /// Whether this is the first header. Fails if it has other columns than the first one, or in another order.
+    /// Whether this is the first header. Fails if its columns differ from those of the first header, or their order does.
     pub fn admit(&mut self, path: &Path, header: &[u8]) -> Result<bool, Error> {
         let Some((first, known)) = &self.0 else {
             self.0 = Some((path.to_owned(), header.to_vec()));
@@ -187,9 +188,9 @@ impl CommonHeader {
 }
 
 impl Format {
-    /// CSV whose key is made of these columns: names, or numbers from 1, with commas between them. A name that has a
-    /// comma is quoted as in CSV. There is a header if any column is given by its name. Fields with tabs between them have
-    /// no [`quotes`](Self::Csv::quotes), all others have.
+    /// CSV whose key is made of these columns: names, or numbers from 1, separated by commas. A name that contains a
+    /// comma is quoted as in CSV. There is a header if any column is given by name. Fields separated by tabs have no
+    /// [`quotes`](Self::Csv::quotes); other fields have.
     pub fn csv(columns: &str, delimiter: u8) -> Self {
         let columns: Vec<Column> = fields(columns).into_iter().map(Column::of).collect();
         let header = columns.iter().any(|column| matches!(column, Column::Name(_)));
@@ -197,12 +198,12 @@ impl Format {
     }
 }
 
-/// The fields of a record with commas between them.
+/// The fields of a record, separated by commas.
 fn fields(text: &str) -> Vec<String> {
     let mut reader = ReaderBuilder::new().delimiter(b',').build();
     let (mut output, mut ends) = (vec![0; text.len() + 1], vec![0; text.len() + 1]);
     let (_, _, written, count) = reader.read_record(text.as_bytes(), &mut output, &mut ends);
-    // The end of the input ends the last field.
+    // The end of the input also ends the last field.
     let (rest, open) = (output.split_at_mut(written).1, ends.split_at_mut(count).1);
     let (_, _, _, last) = reader.read_record(&[], rest, open);
     let mut start = 0;
@@ -215,14 +216,14 @@ fn fields(text: &str) -> Vec<String> {
     if fields.is_empty() { vec![String::new()] } else { fields }
 }
 
-/// Fields on one line: control characters are escaped.
+/// Fields on one line, with control characters escaped.
 fn shown<'a>(fields: impl Iterator<Item = &'a [u8]>) -> String {
     let mut header = String::new();
     for (index, field) in fields.enumerate() {
         if index > 0 {
             header += ", ";
         }
-        // Long enough to show that the field goes on.
+        // Long enough to show that the field continues.
         let start = field.get(..SHOWN + 4).unwrap_or(field);
         header.extend(String::from_utf8_lossy(start).chars().flat_map(char::escape_debug));
         if header.len() > SHOWN {
@@ -239,15 +240,15 @@ pub(super) fn shown_record(record: &[u8]) -> String {
     shown(std::iter::once(record))
 }
 
-/// The current record; the next one takes its place.
+/// The current record. The next one overwrites it.
 struct Record {
     reader: Reader,
-    /// The record's bytes as they are in the file, without the line ends before it, with its own line end.
+    /// The record's bytes as in the file, without line ends before it, with its own line end.
     raw: Vec<u8>,
     text: Vec<u8>,
     ends: Vec<usize>,
     fields: usize,
-    /// Whether no record was read yet.
+    /// Whether no record has been read yet.
     is_first: bool,
     dialect: Dialect,
     /// The line of the record's first byte, counted from 1.
@@ -265,7 +266,7 @@ impl Record {
         Self { reader, raw: Vec::new(), text, ends, fields: 0, is_first: true, dialect, begins: 1 }
     }
 
-    /// Notes that `lines` lines came before: a byte order mark here is a part of its field.
+    /// Notes that `lines` lines came before. A byte order mark here is a part of its field.
     fn is_not_first(&mut self, lines: u64) {
         self.is_first = false;
         self.reader.read_record(b"\n", &mut self.text, &mut self.ends);
@@ -282,7 +283,7 @@ impl Record {
         self.text.get(start..end)
     }
 
-    /// The record's bytes without the newline that ends it; a CR before that newline stays.
+    /// The record's bytes without the final newline; a CR before that newline stays.
     fn raw(&self) -> &[u8] {
         self.raw.strip_suffix(b"\n").unwrap_or(&self.raw)
     }
@@ -295,13 +296,13 @@ impl Record {
         result != ReadRecordResult::Record
     }
 
-    /// Reads the next record; false at the end.
+    /// Reads the next record. Returns false at the end.
     fn read(&mut self, content: &mut Content) -> Result<bool, Error> {
         self.begins = self.reader.line();
         let (mut text, mut ended) = (0, false);
         self.fields = 0;
         self.raw.clear();
-        // The csv library recognises a byte order mark only if it comes in one piece.
+        // The csv library recognizes a byte order mark only if it comes in one piece.
         while content.offset() == 0 && content.waiting().len() < 3 && content.fill()? {}
         let marked = self.is_first && content.waiting().starts_with(BYTE_ORDER_MARK);
         self.is_first = false;
@@ -315,7 +316,7 @@ impl Record {
                 &mut self.ends[self.fields..],
             );
             let taken = content.take(taken);
-            // Skips the end of the record before, and empty lines.
+            // Skips the end of the previous record, and empty lines.
             let passed = if self.raw.is_empty() {
                 taken.iter().take_while(|byte| is_line_end(**byte)).count()
             } else {
@@ -332,7 +333,7 @@ impl Record {
                         let place = content.place(self.begins);
                         return Err(Error::input(content.path(), InputProblem::Unclosed { place }));
                     }
-                    // A byte order mark belongs to the encoding of the file, and not to its first record.
+                    // A byte order mark belongs to the encoding of the file, not to its first record.
                     self.raw.drain(..if marked { BYTE_ORDER_MARK.len() } else { 0 });
                     return Ok(true);
                 }
@@ -379,7 +380,7 @@ mod tests {
         let tabs = "format = 'csv'\ndelimiter = \"\\t\"\nfield =";
         assert_keys(&format!("{tabs} 'id'"), text, &["1", "2", "3", "4"]);
         assert_keys(&format!("{tabs} 'title'"), text, &["\"Heroes", "New", "The \"Best\"", "last"]);
-        // Unless the user says that quotes are meant.
+        // Unless the user says that the quotes are meant as such.
         let quoted = format!("{tabs} 'title'\nquotes = true");
         assert_keys(&quoted, b"id\ttitle\n1\t\"a\tb\"\n2\tc\n", &["a\tb", "c"]);
         let plain = "format = 'csv'\nquotes = false\nfield = 2";

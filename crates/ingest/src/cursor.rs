@@ -94,9 +94,10 @@ const HAS_PARTLY: u8 = 2;
 /// For each kind of output, whether there is one.
 const HAS_OUTPUT: [u8; 3] = [4, 8, 16];
 const KNOWN: u8 = 31;
-/// The most inputs that are remembered as read in part: once this many are damaged, the next damaged input ends the run.
+/// How many inputs are remembered as read in part at most. Once this many are damaged, the next damaged input ends the
+/// run.
 pub(super) const MOST_PARTLY: usize = 4;
-/// Bytes that each finished input takes.
+/// How many bytes each finished input takes.
 pub(super) const PER_INPUT: usize = 24;
 /// Counts, lengths and offsets are below this. Real ones never come near it, and a sum of a few does not overflow.
 const MOST: u64 = 1 << 60;
@@ -113,7 +114,7 @@ pub(super) struct Cursor {
     pub(super) outputs: [Option<Written>; 3],
     /// The inputs that were read in part: the current input, and others that could not be read to their ends.
     pub(super) partly: Vec<Partly>,
-    /// By id.
+    /// Sorted by id.
     pub(super) finished: Vec<(InputId, Finished)>,
 }
 
@@ -143,7 +144,7 @@ pub(super) struct Finished {
     pub(super) within_record: bool,
 }
 
-/// The name of the metadata entry.
+/// The name of the job's metadata entry.
 pub(super) fn entry(job: &str) -> String {
     format!("{PREFIX}{job}")
 }
@@ -153,7 +154,7 @@ pub(super) fn job_of(entry: &str) -> Option<&str> {
     entry.strip_prefix(PREFIX)
 }
 
-/// The jobs that the filter remembers, and the bytes that each takes.
+/// The jobs that the filter remembers, with the number of bytes that each takes.
 pub(super) fn jobs(metadata: &Metadata) -> Vec<(String, usize)> {
     let job = |(entry, value): (&str, &[u8])| Some((job_of(entry)?.to_owned(), value.len()));
     metadata.iter().filter_map(job).collect()
@@ -166,7 +167,7 @@ impl Partly {
 }
 
 impl Cursor {
-    /// The input of this id, if it was read to its end.
+    /// The input of this id, if it was read to the end.
     pub(super) fn finished(&self, id: InputId) -> Option<&Finished> {
         let place = self.place(id).ok()?;
         self.finished.get(place).map(|(_, finished)| finished)
@@ -177,19 +178,19 @@ impl Cursor {
         self.partly.iter().find(|input| input.id() == id)
     }
 
-    /// Notes how far an input is read.
+    /// Records how far an input is read.
     pub(super) fn read(&mut self, input: Partly) {
         self.partly.retain(|other| other.id() != input.id());
         self.partly.push(input);
     }
 
-    /// Forgets an input, so that it is read from its start.
+    /// Forgets an input, so that it will be read from the start.
     pub(super) fn restart(&mut self, id: InputId) {
         self.partly.retain(|input| input.id() != id);
         self.finished.retain(|(other, _)| *other != id);
     }
 
-    /// Notes that an input was read to its end.
+    /// Records that an input was read to the end.
     pub(super) fn finish(&mut self, id: InputId, finished: Finished) {
         self.partly.retain(|input| input.id() != id);
         match self.place(id) {
@@ -263,8 +264,8 @@ impl Cursor {
         Some(cursor)
     }
 
-    /// The most bytes that the cursor can take while these inputs are read: all of them finished, and up to [`MOST_PARTLY`]
-    /// with the longest names read in part.
+    /// How many bytes the cursor can take at most while these inputs are read: all of them finished, and up to
+    /// [`MOST_PARTLY`] with the longest names read in part.
     pub(super) fn length_with<'a>(&self, inputs: impl Iterator<Item = (InputId, &'a Path)>) -> usize {
         let (mut more, mut names) = (0, Vec::new());
         for (id, name) in inputs {

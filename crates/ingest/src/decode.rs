@@ -11,7 +11,7 @@ use flate2::bufread::GzDecoder;
 use super::error::InputProblem;
 use crate::keys::Foreign;
 
-/// Bytes of a compressed stream that are read at a time.
+/// How many bytes of a compressed stream are read at a time.
 const CHUNK: usize = 128 * 1024;
 
 /// How a stream is compressed.
@@ -24,15 +24,15 @@ pub(super) enum Packing {
     Foreign(Foreign),
 }
 
-/// Whether streams are unpacked if they begin like compressed data.
+/// Whether streams that begin like compressed data are decompressed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Unpack {
-    /// They are taken as they are.
+    /// They are read unchanged.
     Never,
     /// gzip, and zstd with windows up to 128 MiB.
     #[default]
     Usual,
-    /// Also zstd with longer windows, up to 2 GiB, which take as much memory.
+    /// Also zstd with longer windows, up to 2 GiB. Reading them takes as much memory.
     Long,
 }
 
@@ -47,7 +47,7 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const SKIPPABLE: [u8; 4] = [0x50, 0x2a, 0x4d, 0x18];
 
 impl Packing {
-    /// The packing that the first bytes of a stream show; `None` if more bytes could show another one.
+    /// The packing that the first bytes of a stream show; `None` if further bytes could show another packing.
     fn of(begin: &[u8]) -> Option<Self> {
         let is_same =
             |(byte, magic): (&u8, &u8)| byte == magic || *magic == SKIPPABLE[0] && byte & 0xf0 == *magic;
@@ -59,7 +59,7 @@ impl Packing {
         }
     }
 
-    /// The packing of a file, by its first bytes; does not move the position at which the file is read.
+    /// The packing of a file, by its first bytes. Does not move the file's read position.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         let (mut first, mut read) = ([0; Foreign::BYTES], 0);
         while read < first.len() {
@@ -94,7 +94,7 @@ impl Read for Counted {
     }
 }
 
-/// The first bytes of a stream, read already, and the rest of it.
+/// The first bytes of a stream, which were already read, and the rest of it.
 type Begun = Chain<Cursor<Vec<u8>>, Counted>;
 
 /// The decompressed bytes of a stream.
@@ -105,7 +105,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Waits until the first bytes show the packing: most often for one read. `read` counts the bytes of the stream.
+    /// Waits until the first bytes show the packing, usually for one read. `read` counts the bytes of the stream.
     pub(super) fn new(
         stream: impl Read + Send + 'static,
         unpack: Unpack,
@@ -131,8 +131,8 @@ impl Decoder {
         Self::packed(packing, unpack, Cursor::new(begin).chain(counted), read)
     }
 
-    /// Begins at the byte `base` of a file; in a compressed file a member or frame begins there. Ends a plain file at `end`,
-    /// if that is given.
+    /// Begins at the byte `base` of a file; in a compressed file a member or frame begins there. A plain file ends at
+    /// `end`, if given.
     pub(super) fn within(
         mut file: File,
         base: u64,
@@ -171,12 +171,12 @@ impl Decoder {
         Ok(Self { packing, stream, read })
     }
 
-    /// Number of bytes that were read from the stream; all of them once its content has ended.
+    /// How many bytes were read from the stream; all of them once its content has ended.
     pub(super) fn raw(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Fills `into` from its start; returns how many bytes it put there, 0 at the end.
+    /// Fills `into` from the start. Returns how many bytes it filled, 0 at the end.
     pub(super) fn fill(&mut self, into: &mut [u8]) -> Result<usize, InputProblem> {
         loop {
             match self.read(into) {
@@ -187,7 +187,7 @@ impl Decoder {
         }
     }
 
-    /// A function that turns an error of reading into a problem of the input.
+    /// A function that turns an error of a read into a problem of the input.
     pub(super) fn problems(&self) -> impl Fn(io::Error) -> InputProblem + use<> {
         let (packing, read) = (self.packing, self.read.clone());
         move |source| problem(packing, read.load(Ordering::Relaxed), source)
@@ -200,7 +200,7 @@ const fn unreadable(source: io::Error) -> InputProblem {
 
 fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
     match packing.name() {
-        // An error with the number of a system error is not the decompressor's.
+        // An error with a system error number does not come from the decompressor.
         Some(format) if source.raw_os_error().is_none() => {
             if source.kind() == io::ErrorKind::UnexpectedEof {
                 InputProblem::Truncated { format, at }
@@ -216,15 +216,15 @@ fn problem(packing: Packing, at: u64, source: io::Error) -> InputProblem {
     }
 }
 
-/// The message of libzstd, whose error codes the crate does not give out, for a longer window than is allowed.
+/// libzstd's message for a longer window than allowed. The crate does not expose the error codes.
 const LONG_WINDOW_ERROR: &str = "Frame requires too much memory for decoding";
 
-/// Something else than a member or padding after a member of gzip.
+/// A member of gzip is followed by something other than a member or padding.
 #[derive(Debug, thiserror::Error)]
 #[error("something else follows")]
 struct Trailing;
 
-/// The members of a gzip stream. Zeros after a member are padding, as tapes and block devices leave it.
+/// The members of a gzip stream. Zeros after a member are padding, which tapes and block devices leave.
 enum Members<R> {
     Within(Option<Box<GzDecoder<R>>>),
     Between(Option<R>),
@@ -252,7 +252,8 @@ impl<R: BufRead> Read for Members<R> {
     }
 }
 
-/// Skips zeros. True if another member begins, false at the end of the stream; fails with [`Trailing`] at anything else.
+/// Skips zeros. Returns true if another member begins, false at the end of the stream. Fails with [`Trailing`] at any
+/// other byte.
 fn begins_a_member(stream: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let waiting = stream.fill_buf()?;
@@ -273,7 +274,7 @@ fn begins_a_member(stream: &mut impl BufRead) -> io::Result<bool> {
 
 impl Read for Decoder {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        // At its end each of them returns 0, again and again.
+        // At its end, each keeps returning 0.
         self.stream.read(into)
     }
 }
@@ -282,7 +283,7 @@ impl Read for Decoder {
 mod tests {
     use super::*;
 
-    /// Gives one byte at a time, and counts them.
+    /// Returns one byte at a time, and counts them.
     struct Slow(&'static [u8]);
 
     impl Read for Slow {
@@ -387,7 +388,7 @@ mod tests {
         ] {
             let mut packed = zstd::Encoder::new(Vec::new(), 1).unwrap();
             packed.window_log(log).unwrap();
-            // A frame of unknown length keeps the window that was asked for.
+            // A frame of unknown length keeps the requested window.
             packed.write_all(b"a\n").unwrap();
             packed.flush().unwrap();
             packed.write_all(b"b\n").unwrap();

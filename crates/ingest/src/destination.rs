@@ -1,7 +1,7 @@
-//! Where keys go: into a filter, with commits on the way, or into a store, with one version at the end.
+//! Where keys go: into a filter, with commits during the run, or into a store, with one version at the end.
 //!
 //! A store remembers the cursor of a job as the state of the job's last token. So a run that dies anywhere starts again
-//! from the last version, and of two runs at the same time only one commits.
+//! from the last version, and of two simultaneous runs only one commits.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ use gowk::Lookup;
 use gowk::store::{Committed, Error as StoreError, Rejudged, Requests, Store, Token, Update, Version};
 use gowk::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
-/// The filter, or the update of a store, that keys are inserted into or removed from.
+/// The filter, or the update of a store, into which keys are inserted or from which they are removed.
 pub struct Destination(To);
 
 enum To {
@@ -29,18 +29,18 @@ enum To {
 /// An update of a store, and how it is committed.
 struct InStore {
     store: Store,
-    /// `None` after a commit that failed; any other begins a new update.
+    /// `None` after a failed commit; any other commit begins a new update.
     update: Option<Update>,
     operation: &'static str,
     token: Option<Token>,
-    /// Whether the token is a job's: no other process may have committed that token.
+    /// Whether the token belongs to a job: no other process may have committed it.
     is_job: bool,
     sealing: Box<dyn Fn(u64, u64) + Sync>,
     /// The folder for working copies.
     scratch: Option<PathBuf>,
 }
 
-/// The cursors of jobs that a store remembers, as the metadata of a filter.
+/// The cursors of jobs that a store remembers, in the form of a filter's metadata.
 fn metadata_of(version: &Version) -> Metadata {
     let mut metadata = Metadata::default();
     for (application, done) in &version.tokens {
@@ -97,7 +97,7 @@ impl From<Writer> for Destination {
 }
 
 impl Destination {
-    /// An update of a store, which [`commit`](Self::commit) commits as `operation`, with a token if one is given.
+    /// An update of a store. [`commit`](Self::commit) commits it as `operation`, with the token if one is given.
     pub fn store(store: Store, update: Update, operation: &'static str, token: Option<Token>) -> Self {
         let (scratch, sealing) = (update.scratch_folder().map(Path::to_owned), Box::new(|_, _| ()));
         let update = Some(update);
@@ -112,7 +112,7 @@ impl Destination {
         })))
     }
 
-    /// Makes each commit to a store call `told` with the number of shards sealed, and of all shards to seal.
+    /// Makes each commit to a store call `told` with the number of sealed shards, and of all shards to seal.
     pub fn sealing(mut self, told: impl Fn(u64, u64) + Sync + 'static) -> Self {
         if let To::Store(to) = &mut self.0 {
             to.sealing = Box::new(told);
@@ -120,7 +120,7 @@ impl Destination {
         self
     }
 
-    /// Opens the filter or the store of a job; creates a filter if neither exists.
+    /// Opens the filter or the store of a job. Creates a filter if neither exists.
     pub(super) fn open(job: &Job, options: &Options) -> Result<Self, Error> {
         let options = &job.asked(options.clone());
         if Store::is_at(&job.filter) {
@@ -132,8 +132,7 @@ impl Destination {
     }
 
     /// Locks the job's outputs for as long as the caller keeps the returned files, so that no other run writes to them:
-    /// they are about to be cut to the lengths in the cursor `entry`. Fails if another one has written after such a
-    /// length.
+    /// they will be cut to the lengths in the cursor `entry`. Fails if another run has written past such a length.
     pub(super) fn claim<'a>(
         &self,
         entry: &str,
@@ -168,7 +167,7 @@ impl Destination {
         Ok(claimed)
     }
 
-    /// The name by which runs called `name` mark their outputs.
+    /// The name with which runs called `name` mark their outputs.
     pub fn owner(&self, name: &str) -> Result<Owner, Error> {
         let uuid = match &self.0 {
             To::Filter(writer) => writer.info()?.uuid,
@@ -185,7 +184,7 @@ impl Destination {
         if is_last { Ok(()) } else { Err(to.overtaken()) }
     }
 
-    /// The requests that this run has made to a server; `None` for filters and stores in folders.
+    /// How many requests this run has made to a server; `None` for filters, and for stores in folders.
     pub fn requests(&self) -> Option<Requests> {
         match &self.0 {
             To::Filter(_) => None,
@@ -193,7 +192,7 @@ impl Destination {
         }
     }
 
-    /// Whether it is a store, so that keys are committed only at the end.
+    /// Whether the destination is a store, so that keys are committed only at the end.
     pub const fn is_store(&self) -> bool {
         matches!(self.0, To::Store(_))
     }
@@ -214,18 +213,18 @@ impl Destination {
         }
     }
 
-    /// Fails, with the error that the first removal would get, unless it counts copies.
+    /// Fails, with the error of the first removal, unless the destination counts copies.
     pub fn check_removals(&mut self) -> Result<(), Error> {
         self.remove_each::<KeyHash>(&[], |_| {})
     }
 
-    /// Fails, with the error that the first key with a time would get, unless it forgets keys by time.
+    /// Fails, with the error of the first key with a time, unless the destination forgets keys by time.
     pub fn check_times(&mut self) -> Result<(), Error> {
         self.insert_each_at::<KeyHash>(&[], &[], |_, _| {}).map(drop)
     }
 
-    /// The longest lifetime that a key may have. Fails, with the error that the first key with a lifetime would get, unless
-    /// it forgets keys by time.
+    /// The longest lifetime that a key may have. Fails, with the error of the first key with a lifetime, unless the
+    /// destination forgets keys by time.
     pub fn longest_lifetime(&mut self) -> Result<Duration, Error> {
         self.insert_each_for::<KeyHash>(&[], &[], |_| {})?;
         let retention = match &self.0 {
@@ -244,7 +243,7 @@ impl Destination {
     }
 
     /// Inserts keys that were seen at these times into a forgetting filter or store, as [`Writer::insert_each_at`] does.
-    /// Fails with [`gowk::Error::Kind`] on others.
+    /// Fails with [`gowk::Error::Kind`] on other kinds.
     pub fn insert_each_at<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -270,7 +269,7 @@ impl Destination {
         }
     }
 
-    /// Inserts keys with the times of their records, which are all of one kind.
+    /// Inserts keys with the times of their records, all of one kind.
     pub(super) fn insert_each_timed<K: Key + Sync>(
         &mut self,
         keys: &[K],
@@ -307,7 +306,7 @@ impl Destination {
         }
     }
 
-    /// Makes the next commit of a filter store this entry of the metadata, or remove it; does nothing to a store.
+    /// Makes the next commit of a filter store this entry of the metadata, or remove it. Does nothing to a store.
     pub fn set_entry(&mut self, name: &str, value: Option<Vec<u8>>) -> Result<(), Error> {
         let To::Filter(writer) = &mut self.0 else { return Ok(()) };
         let metadata = writer.metadata_mut()?;
@@ -318,7 +317,7 @@ impl Destination {
         Ok(())
     }
 
-    /// Makes the next commit store a job's cursor. In a store a commit that would change nothing makes no version.
+    /// Makes the next commit store a job's cursor. In a store, a commit without any change makes no version.
     pub(super) fn remember(&mut self, entry: &str, state: Vec<u8>) -> Result<(), Error> {
         match &mut self.0 {
             To::Filter(writer) => writer.metadata_mut()?.set(entry, state),
@@ -335,8 +334,8 @@ impl Destination {
         Ok(())
     }
 
-    /// Makes all changes until now durable and visible. Returns the number of the commit or version; `None` if nothing
-    /// was made, because there is nothing to commit, or a commit with this token was made before.
+    /// Makes all changes durable and visible. Returns the number of the commit or version; `None` if none was made,
+    /// because there is nothing to commit or an earlier commit had this token.
     pub fn commit(&mut self) -> Result<Option<u64>, Error> {
         match &mut self.0 {
             To::Filter(writer) => {
@@ -348,7 +347,7 @@ impl Destination {
     }
 
     /// Like [`commit`](Self::commit), but judges keys again that other processes have committed to the store, as
-    /// [`Update::commit_rebased`] says. Also returns the keys that are not new any more.
+    /// [`Update::commit_rebased`] says. Also returns the keys that are no longer new.
     pub(super) fn commit_rebased(&mut self) -> Result<(Option<u64>, Rejudged), Error> {
         match &mut self.0 {
             To::Filter(_) => Ok((self.commit()?, Rejudged::default())),
@@ -356,7 +355,7 @@ impl Destination {
         }
     }
 
-    /// Judges the keys of a store by its newest version, and returns the keys that are not new any more; none for a filter.
+    /// Judges the keys of a store by its newest version. Returns the keys that are no longer new; none for a filter.
     pub(super) fn rebase(&mut self) -> Result<Rejudged, Error> {
         match &mut self.0 {
             To::Filter(_) => Ok(Rejudged::default()),
@@ -364,12 +363,12 @@ impl Destination {
         }
     }
 
-    /// Whether it is a store, and a set.
+    /// Whether the destination is a store, and a set.
     pub(super) fn is_set(&self) -> bool {
         matches!(&self.0, To::Store(to) if to.store.description().kind == Kind::Set)
     }
 
-    /// Begins the update of a store again, on its newest version and without any key.
+    /// Begins the update of a store again, on the newest version and without keys.
     pub(super) fn begin_again(&mut self) -> Result<(), Error> {
         let To::Store(to) = &mut self.0 else { return Ok(()) };
         let update = to.store.update()?;
@@ -388,7 +387,7 @@ impl Destination {
         }
     }
 
-    /// How many of these keys have the highest count: a removal leaves it as it is.
+    /// How many of these keys have the highest count, which a removal does not change.
     pub(super) fn saturated<K: Key>(&self, keys: impl Iterator<Item = K>) -> Result<u64, Error> {
         let mut saturated = 0;
         match &self.0 {
@@ -409,7 +408,7 @@ impl Destination {
         Ok(saturated)
     }
 
-    /// How many of these keys are in the filter, if that is a set; `None` for a store or a counting filter.
+    /// How many of these keys are in the filter, if it is a set; `None` for a store or a counting filter.
     pub(super) fn present<K: Key>(&self, keys: impl Iterator<Item = K>) -> Option<u64> {
         let To::Filter(writer) = &self.0 else { return None };
         if writer.info().ok()?.kind != Kind::Set {
@@ -422,8 +421,8 @@ impl Destination {
         Some(present)
     }
 
-    /// The description of the filter, or of all shards together in the version that the update is based on. After a
-    /// commit that is the version just made.
+    /// The description of the filter, or of all shards together in the version on which the update is based. After a
+    /// commit that is the new version.
     pub fn info(&self) -> Result<Info, Error> {
         match &self.0 {
             To::Filter(writer) => Ok(writer.info()?),
@@ -508,7 +507,7 @@ impl InStore {
         Ok((self.after(committed, rejudged.base())?, rejudged))
     }
 
-    /// The number of the version that was made, if one was; `base` is the number of the version that judged the keys.
+    /// The number of the new version, if one was made; `base` is the number of the version that judged the keys.
     fn after(&mut self, committed: Committed, base: u64) -> Result<Option<u64>, Error> {
         let (version, number) = match committed {
             Committed::New(version) => {
@@ -527,7 +526,7 @@ impl InStore {
     }
 }
 
-/// Makes the store or filter of `job` forget the job called `name`; [`Error::NoSuchJob`] if it remembers no such job.
+/// Makes the store or filter of `job` forget the job `name`; [`Error::NoSuchJob`] if it does not remember that job.
 pub(super) fn forget(job: &Job, options: &Options, name: &str) -> Result<(), Error> {
     let entry = cursor::entry(name);
     let unknown = |metadata: &Metadata| {
@@ -557,7 +556,7 @@ pub(super) fn forget(job: &Job, options: &Options, name: &str) -> Result<(), Err
 mod tests {
     use super::*;
 
-    /// A commit whose token was committed before, on the same base, makes no version; the store can be asked after it.
+    /// A commit whose token was already committed, on the same base, makes no version. The store still answers after it.
     #[test]
     fn a_store_is_described_after_a_commit_that_was_made_before() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A job while it runs: writes its outputs, moves its cursor, and counts its keys and the records without keys.
+//! A running job: writes its outputs, moves its cursor, and counts its keys and the records without keys.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use super::rules::Format;
 use super::summary::{Event, InputSummary, Progress, Summary, Tally};
 use crate::keys::{Batch, CommitClock, Feed};
 
-/// Pieces read ahead.
+/// How many pieces are read ahead.
 const AHEAD: usize = 4;
-/// The time from one commit to the next, if the job gives none and the last commit was short.
+/// The time from one commit to the next, if the job sets none and the last commit was short.
 const EVERY: Duration = Duration::from_secs(10);
 /// The time between two reports of progress while no keys come.
 const TELL: Duration = Duration::from_millis(200);
 
-/// The caller's function for events; it returns whether to go on.
+/// The caller's function for events. It returns whether to continue.
 pub(super) type Watch<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 
 fn partly(cause: Error, committed: u64) -> Error {
     if committed == 0 { cause } else { Error::Partly { cause: Box::new(cause), committed } }
 }
 
-/// A job while it runs.
+/// A running job.
 pub(super) struct Engine<'a, 'w> {
     job: &'a Job,
     watch: &'a mut Watch<'w>,
@@ -41,18 +41,18 @@ pub(super) struct Engine<'a, 'w> {
     tasks: Arc<[Task]>,
     /// The number of all inputs.
     of: u64,
-    /// Why inputs were not read to their ends.
+    /// Why some inputs were not read to the end.
     failed: Vec<Error>,
     /// The task whose summary is the last one of `inputs`.
     begun: Option<usize>,
     inputs: Vec<InputSummary>,
-    /// The task that is being read, and the bytes of its file that were read in this run.
+    /// The task that is being read, and how many bytes of its file this run has read.
     reached: Option<(usize, u64)>,
     /// The records of this run.
     tally: Tally,
-    /// Bytes that this run has read of inputs now finished.
+    /// How many bytes this run has read of inputs that are now finished.
     bytes: u64,
-    /// All bytes that this run has to read.
+    /// How many bytes this run must read in all.
     of_bytes: u64,
     started: Instant,
 }
@@ -85,8 +85,8 @@ impl<'a, 'w> Engine<'a, 'w> {
         }
     }
 
-    /// The pump for a job. Its clock does not count keys: the reading thread ends a piece where a commit by number of
-    /// keys is due.
+    /// The pump for a job. Its clock does not count keys: where a commit by number of keys is due, the reading thread
+    /// ends a piece.
     pub(super) fn pump(job: &Job, destination: Destination) -> Pump {
         let clock = match job.every {
             None => CommitClock::new(None, Some(EVERY)).amortized(),
@@ -95,7 +95,7 @@ impl<'a, 'w> Engine<'a, 'w> {
         Pump::new(destination, Deed::Insert, clock, 1)
     }
 
-    /// Reads all inputs to their ends, or until the watch breaks, and commits the keys read.
+    /// Reads all inputs to the end, or until the watch breaks, and commits the keys.
     pub(super) fn run(mut self, mut pump: Pump) -> Result<Summary, Error> {
         let outcome = self.take_all(&mut pump).and_then(|()| pump.commit(&mut self));
         let (committed, taken) = (pump.committed(), pump.taken());
@@ -140,8 +140,8 @@ impl<'a, 'w> Engine<'a, 'w> {
             .map_err(|source| Error::Thread { source })?;
         let outcome = pump.run(self, &mut feed);
         if outcome.is_err() && pump.reading_failed() {
-            // The keys before the error are good. If they cannot be committed, report the first error all the same, and
-            // whether the commit is in doubt.
+            // The keys before the error are good. If they cannot be committed, report the first error anyway, and whether
+            // the commit is in doubt.
             let _ = pump.commit(self);
         }
         feed.stop();
@@ -150,8 +150,8 @@ impl<'a, 'w> Engine<'a, 'w> {
         if has_ended { self.check_field() } else { Ok(()) }
     }
 
-    /// Fails if no record that the job has ever read has the field, or none has a time. The cursor stays where it was,
-    /// so that the records are read again once the name of the field is corrected.
+    /// Fails if no record that the job has ever read has the field, or none has a time. The cursor does not move, so that
+    /// the records are read again after the user corrects the name of the field.
     fn check_field(&self) -> Result<(), Error> {
         match (self.job.rules.none_found(&self.cursor.total), self.inputs.last()) {
             (Some(problem), Some(input)) => Err(Error::input(&input.path, problem)),
@@ -159,7 +159,7 @@ impl<'a, 'w> Engine<'a, 'w> {
         }
     }
 
-    /// Begins the summary of an input, unless it has begun.
+    /// Begins the summary of an input, unless it already began.
     fn begin(&mut self, task: usize) {
         if self.begun == Some(task) {
             return;
@@ -172,7 +172,7 @@ impl<'a, 'w> Engine<'a, 'w> {
         }
     }
 
-    /// Notes that an input was not read to its end.
+    /// Notes that an input was not read to the end.
     fn fail(&mut self, error: Error) -> Result<(), Error> {
         if self.cursor.partly.len() >= MOST_PARTLY {
             return Err(error);
@@ -183,7 +183,7 @@ impl<'a, 'w> Engine<'a, 'w> {
         Ok(())
     }
 
-    /// Reports inputs that are not read to their ends, unless there is only one: then the run fails with its error.
+    /// Reports inputs that are not read to the end, unless there is only one: then the run fails with its error.
     pub(super) fn tell_failed(&mut self, from: usize) {
         for error in self.failed.iter().skip(from).filter(|_| self.of > 1) {
             // A break is ignored here: `is_stopped` calls the watch again at once.
@@ -296,14 +296,14 @@ impl Work for Engine<'_, '_> {
     }
 }
 
-/// A record as the outputs get it: they end all lines of CSV alike, whether the inputs end theirs with CR LF or LF.
+/// A record as written to outputs. They end all lines of CSV alike, whether the inputs end them with CR LF or LF.
 fn ended<'r>(job: &Job, record: &'r [u8]) -> &'r [u8] {
     let is_csv = matches!(job.rules.format, Format::Csv { .. });
     record.strip_suffix(b"\r").filter(|_| is_csv).unwrap_or(record)
 }
 
 impl Task {
-    /// Bytes of the file to read, including bytes that are read again for comparison.
+    /// How many bytes of the file to read, including bytes that are read again for comparison.
     const fn bytes(&self) -> u64 {
         match self.state {
             State::Finished => 0,

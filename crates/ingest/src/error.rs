@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::keys::Foreign;
 use crate::summary::Summary;
 
-/// Why a job did not run to its end. What it had committed stays committed, and the next run goes on from there.
+/// Why a job did not run to its end. Its commits remain, and the next run continues from the last one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -38,7 +38,7 @@ pub enum Error {
     TokenTaken {
         /// The store.
         store: PathBuf,
-        /// The version that it made.
+        /// The version that the other process made.
         version: u64,
     },
 
@@ -62,21 +62,21 @@ pub enum Error {
         problem: InputProblem,
     },
 
-    /// Some inputs could not be read, or not to their ends. All others were, and their keys are committed.
+    /// Some inputs could not be read, or not to the end. All others were, and their keys are committed.
     #[error(
         "{}; so {} of {of} inputs could not be read to their ends; all others were",
         failed.first().map_or_else(String::new, Error::to_string), failed.len()
     )]
     Inputs {
-        /// What is wrong with each of them.
+        /// The error of each of them.
         failed: Vec<Error>,
         /// The number of all inputs.
         of: u64,
-        /// The result of a job's run all the same.
+        /// The result of the job's run despite these errors.
         summary: Option<Box<Summary>>,
     },
 
-    /// The output cannot be written, or is not what this job wrote.
+    /// The output cannot be written, or differs from what this job wrote.
     #[error("{}: {problem}", path.display())]
     Output {
         /// The output.
@@ -128,17 +128,17 @@ pub enum Error {
         jobs: Vec<(String, usize)>,
     },
 
-    /// `cause` came after some keys of this run had been committed.
+    /// `cause` occurred after some keys of this run had been committed.
     #[error("{cause}; of this run's keys, the first {committed} are committed")]
     Partly {
         /// What went wrong.
         cause: Box<Error>,
-        /// Keys of this run that are committed.
+        /// How many keys of this run are committed.
         committed: u64,
     },
 
-    /// `cause` came while a commit was being made, and that commit may be durable or not. The commits before it are.
-    /// The next run goes on from the last commit that it finds.
+    /// `cause` occurred during a commit, which may be durable or not. Earlier commits are durable. The next run continues
+    /// from the last commit that it finds.
     #[error(
         "{cause}; of this run's keys, the first {committed} are committed for certain; whether keys {} to {taken} \
          are, commit {number}, is unknown: run the job again; it goes on from where the filter is",
@@ -147,11 +147,11 @@ pub enum Error {
     InDoubt {
         /// What went wrong.
         cause: Box<Error>,
-        /// The number of that commit.
+        /// The number of the commit in doubt.
         number: u64,
-        /// Keys of this run that are committed for certain.
+        /// How many keys of this run are certainly committed.
         committed: u64,
-        /// Keys of this run that are committed if the commit is durable.
+        /// How many keys of this run are committed if the commit is durable.
         taken: u64,
     },
 
@@ -181,10 +181,10 @@ pub enum JobProblem {
     /// It is longer than a job file may be.
     #[error("longer than {limit} bytes: not a job file; check the path")]
     TooLong {
-        /// The most bytes that a job file may have.
+        /// How many bytes a job file may have at most.
         limit: u64,
     },
-    /// It is not TOML, or a value is of the wrong kind; the parser's message.
+    /// It is not TOML, or a value is of the wrong type; the parser's message.
     #[error("{0}")]
     Toml(String),
     /// A key that no job has.
@@ -192,12 +192,12 @@ pub enum JobProblem {
     UnknownKey {
         /// The key.
         key: String,
-        /// The table that the key is in; empty if it is in none.
+        /// The table of the key; empty if it is in none.
         table: String,
-        /// The nearest known key, with its table if that is another one.
+        /// The nearest known key, with its table if that differs.
         suggestion: String,
     },
-    /// The `[input]` table gives other rules for keys than the earlier runs, which have read inputs to their ends.
+    /// The `[input]` table has other rules for keys than the earlier runs, which have read inputs to the end.
     #[error(
         "other [input] options than those by which {inputs} inputs were read to their ends, so that their keys would stay \
          what they were; change the options back, or begin the job anew: forget it"
@@ -239,13 +239,13 @@ pub enum InputProblem {
     /// A pipe, socket or device.
     #[error("not a regular file, so that reading could not go on after a crash; copy it to a file first")]
     NotRegular,
-    /// One of the job's own files: the filter, its journal or its lock, an output, or the job file.
+    /// One of the job's own files: the filter, its journal or its lock file, an output, or the job file.
     #[error("belongs to the job itself and cannot be its input; change the paths in the job file")]
     Own,
     /// The system refused.
     #[error("cannot {op}: {source}; check the file and its permissions")]
     Io {
-        /// What was tried.
+        /// What the job tried to do.
         op: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -263,7 +263,7 @@ pub enum InputProblem {
     Truncated {
         /// `gzip` or `zstd`.
         format: &'static str,
-        /// The bytes that the file has.
+        /// How many bytes the file has.
         at: u64,
     },
     /// Other bytes than zeros after compressed data.
@@ -274,7 +274,7 @@ pub enum InputProblem {
     Trailing {
         /// `gzip`.
         format: &'static str,
-        /// Bytes of the file read until then.
+        /// How many bytes of the file were read before.
         at: u64,
     },
     /// zstd data that need more memory than is usual.
@@ -288,12 +288,12 @@ pub enum InputProblem {
     Corrupt {
         /// `gzip` or `zstd`.
         format: &'static str,
-        /// Bytes of the file read until then.
+        /// How many bytes of the file were read before.
         at: u64,
         /// The decompressor's reason.
         source: io::Error,
     },
-    /// Not a Parquet file, although the rules say so.
+    /// The rules ask for Parquet, but this is not a Parquet file.
     #[error("is no Parquet file, of which a column could be read; name its format, or get the file anew")]
     NotParquet,
     /// Parquet that does not come from a file.
@@ -317,7 +317,7 @@ pub enum InputProblem {
         /// The columns, shortened.
         columns: String,
     },
-    /// A column of a Parquet file whose values have no one form as text.
+    /// A column of a Parquet file whose values have no single form as text.
     #[error(
         "its column {column} has {has}, which are no keys; write them as text first, as with \
          `duckdb -c \"copy (select {column}::text as key from 'FILE') to 'NEW' (format parquet)\"`"
@@ -393,14 +393,14 @@ pub enum InputProblem {
         /// The line.
         place: String,
     },
-    /// A line, or a key that ends with another separator, that is longer than a key may be.
+    /// A line, or a key that ends with another separator, longer than a key may be.
     #[error("{unit} {number} is longer than {limit} bytes, the most that a key may have; shorten it")]
     KeyTooLong {
         /// `line` or `key`.
         unit: &'static str,
         /// Counted from 1.
         number: u64,
-        /// Bytes that a key may have.
+        /// How many bytes a key may have.
         limit: usize,
     },
     /// A record without a key, although the rules say that each must have one.
@@ -413,7 +413,7 @@ pub enum InputProblem {
         /// The column or field.
         field: String,
     },
-    /// A record without a valid time, in a run that does not leave such records out.
+    /// A record without a valid time, in a run that does not skip such records.
     #[error(
         "the record on {place} has no valid time in {field}; write RFC 3339 with an offset, or a number of seconds \
          since 1970, or let such records be left out"
@@ -424,7 +424,7 @@ pub enum InputProblem {
         /// The column or field.
         field: String,
     },
-    /// A record without a valid lifetime, in a run that does not leave such records out.
+    /// A record without a valid lifetime, in a run that does not skip such records.
     #[error(
         "the record on {place} has no valid lifetime in {field}; write a number of seconds, or a time as 90d or 12h, at \
          most the {most:?} that the filter keeps keys, or let such records be left out"
@@ -483,48 +483,48 @@ pub enum InputProblem {
     AllTooLong {
         /// The number of records.
         records: u64,
-        /// Bytes that a key may have.
+        /// How many bytes a key may have.
         limit: usize,
     },
-    /// A record that does not end.
+    /// A record without an end.
     #[error(
         "the record that begins on {place} is longer than {limit} bytes; look for a missing quote or end of line"
     )]
     RecordTooLong {
         /// The line.
         place: String,
-        /// Bytes a record may have.
+        /// How many bytes a record may have.
         limit: usize,
     },
-    /// A CSV record with more fields than a real table has.
+    /// A CSV record with more fields than any real table has.
     #[error("the record that begins on {place} has more than {limit} fields; look for a missing end of line")]
     TooManyFields {
         /// The line.
         place: String,
-        /// Fields a record may have.
+        /// How many fields a record may have.
         limit: usize,
     },
-    /// The input is shorter than the part of it that was read before.
+    /// The input is shorter than the part of it that was already read.
     #[error(
         "{read} bytes were read, but {found} are there now: cut or replaced; \
          restore it, or read it from its start: restart it"
     )]
     Shrunken {
-        /// Bytes read.
+        /// How many bytes were read.
         read: u64,
-        /// Bytes there are.
+        /// How many bytes there are.
         found: u64,
     },
-    /// The part of the input that was read before has changed.
+    /// The part of the input that was already read has changed.
     #[error(
         "was replaced or changed within the first {read} bytes, which were read already; \
          restore it, or read it from its start: restart it"
     )]
     Changed {
-        /// Bytes read.
+        /// How many bytes were read.
         read: u64,
     },
-    /// The input has grown, and the last record read before was not whole.
+    /// The input has grown, and the last record read before was incomplete.
     #[error("has grown, but ended within a record when it was read; read it from its start: restart it")]
     GrownWithinRecord,
     /// The input was read in part, and is no longer an input of the job.
@@ -532,16 +532,16 @@ pub enum InputProblem {
         "was read up to byte {read} and is no longer among the inputs; put it back, or give it up: restart it"
     )]
     Gone {
-        /// Bytes read.
+        /// How many bytes were read.
         read: u64,
     },
-    /// The input was read in part by other rules.
+    /// The input was read in part under other rules.
     #[error(
         "was read up to byte {read} under other [input] options; \
          change them back until it is finished, or read it from its start: restart it"
     )]
     OtherOptions {
-        /// Bytes read.
+        /// How many bytes were read.
         read: u64,
     },
     /// The caller asked to restart a file that is not an input.
@@ -556,7 +556,7 @@ pub enum OutputProblem {
     /// The system refused.
     #[error("cannot {op}: {source}; {} and run the job again", remedy(source))]
     Io {
-        /// What was tried.
+        /// What the job tried to do.
         op: &'static str,
         /// The system's reason.
         source: io::Error,
@@ -570,14 +570,14 @@ pub enum OutputProblem {
     /// A file that the job did not write.
     #[error("exists already, and this job did not write it; move it away or choose another name")]
     InTheWay,
-    /// The output is gone, or shorter than what was committed of it.
+    /// The output is gone, or shorter than its committed part.
     #[error(
         "{committed} bytes were written, but {found} are there now; put the file back, or begin a new one"
     )]
     Short {
-        /// Bytes committed.
+        /// How many bytes were committed.
         committed: u64,
-        /// Bytes there are.
+        /// How many bytes there are.
         found: u64,
     },
     /// Another run writes to the output.
@@ -585,13 +585,13 @@ pub enum OutputProblem {
         "another run writes to it; run the job again when that has ended, or give the job a file of its own"
     )]
     Busy,
-    /// Another run has appended to the output, so that what follows the committed bytes is not the job's to cut off.
+    /// Another run has appended to the output, so the job must not cut off the bytes after the committed ones.
     #[error(
         "another run has written behind the {committed} bytes that this job has committed; \
          move that part to another file, or move this file away and begin a new one"
     )]
     Appended {
-        /// Bytes committed.
+        /// How many bytes were committed.
         committed: u64,
     },
     /// A file of some filter or store.
@@ -600,13 +600,13 @@ pub enum OutputProblem {
         /// What it is.
         is: String,
     },
-    /// The output differs from what was committed.
+    /// The output differs from its committed part.
     #[error(
         "its first {committed} bytes are not what this job wrote; \
          put the file back, or move this one away and begin a new one"
     )]
     Changed {
-        /// Bytes committed.
+        /// How many bytes were committed.
         committed: u64,
     },
     /// The output begins with another record than the header of the inputs.
@@ -646,8 +646,8 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 impl Error {
-    /// Whether only one input is damaged or cannot be read, so that a run still reads all others. Wrong rules are not
-    /// such an error.
+    /// Whether only one input is damaged or unreadable, so that a run still reads all others. Wrong rules are not such an
+    /// error.
     pub fn is_of_one_input(&self) -> bool {
         use InputProblem::{
             Changed, Corrupt, Foreign, Gone, GrownWithinRecord, Io, Json, LongWindow, Parquet, RecordTooLong,
@@ -685,12 +685,12 @@ impl Error {
         Self::Input { path: path.to_owned(), problem }
     }
 
-    /// A function that makes an error of the system a failure to do `op` to an input.
+    /// A function that turns a system error into a failure to do `op` to an input.
     pub(super) fn of_input<'a>(path: &'a Path, op: &'static str) -> impl Fn(io::Error) -> Self + use<'a> {
         move |source| Self::input(path, InputProblem::Io { op, source })
     }
 
-    /// The same for an output.
+    /// Like `of_input`, for an output.
     pub(super) fn of_output<'a>(path: &'a Path, op: &'static str) -> impl Fn(io::Error) -> Self + use<'a> {
         move |source| Self::output(path, OutputProblem::Io { op, source })
     }

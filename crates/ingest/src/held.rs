@@ -1,7 +1,7 @@
-//! Records of new keys that wait for the commit of a store, which says whether their keys are new.
+//! Records of new keys that wait for the commit of a store, which decides whether their keys are new.
 //!
-//! The first records are kept in memory, all others in a temporary file without a name, which the system removes with
-//! the process.
+//! The first records stay in memory; all others go into a temporary file without a name, which the system removes when
+//! the process ends.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -9,9 +9,9 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use super::error::{Error, OutputProblem};
 use gowk::KeyHash;
 
-/// Bytes that are kept in memory.
+/// How many bytes stay in memory.
 const MEMORY: usize = 64 << 20;
-/// Bytes before each record: the hash of its key, whether it has one, and its length.
+/// Bytes before each record: the hash of its key, whether it has a key, and its length.
 const HEAD: usize = 16 + 1 + 8;
 
 /// Records in the order of their arrival.
@@ -26,7 +26,7 @@ fn failed(op: &'static str) -> impl Fn(io::Error) -> Error {
 }
 
 impl Held {
-    /// Keeps a record with the hash of its key, if it has a key.
+    /// Stores a record with the hash of its key, if it has a key.
     pub(super) fn push(&mut self, hash: Option<KeyHash>, record: &[u8]) -> Result<(), Error> {
         let key = hash.map_or(0, KeyHash::get).to_le_bytes();
         let (has_key, length) = ([u8::from(hash.is_some())], (record.len() as u64).to_le_bytes());
@@ -42,7 +42,7 @@ impl Held {
         parts.iter().try_for_each(|part| file.write_all(part)).map_err(failed("write to a file in"))
     }
 
-    /// Gives all records to `take`, each with the hash of its key. They stay.
+    /// Passes all records to `take`, each with the hash of its key. Removes none.
     pub(super) fn each<E: From<Error>>(
         &mut self,
         mut take: impl FnMut(Option<KeyHash>, &[u8]) -> Result<(), E>,

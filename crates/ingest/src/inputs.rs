@@ -1,7 +1,7 @@
 //! The input files that a job's paths and patterns name, sorted.
 //!
-//! `glob` lists folders as the standard library does, which panics if the system reports an error when a folder is closed.
-//! No file system that is known does so, and nothing is written at that time: the run ends, and may be repeated.
+//! `glob` lists folders as the standard library does, which panics if the system reports an error when a folder is
+//! closed. No known file system reports one, and the run has written nothing at that time: it ends, and may be repeated.
 
 use std::fs::Metadata;
 use std::io;
@@ -15,7 +15,7 @@ use super::error::{Error, InputProblem};
 use super::job::Job;
 use super::ownership::Ownership;
 
-/// Like in a shell, wildcards match neither slashes nor a leading dot.
+/// As in a shell, wildcards match neither slashes nor a leading dot.
 const AS_SHELLS: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
 
@@ -26,7 +26,7 @@ pub(super) struct InputId(pub(super) u64);
 /// A file to read, as it was found.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Input {
-    /// The input's name in the cursor: relative to the folder of the job file if the input lies in there.
+    /// The input's name in the cursor: relative to the folder of the job file if the input lies in that folder.
     pub(super) name: PathBuf,
     /// The path to open.
     pub(super) path: PathBuf,
@@ -45,8 +45,8 @@ impl Input {
     }
 }
 
-/// All inputs of a job in the order of their names, each once. Patterns skip the job's own files; a path that names one of
-/// these files is an error.
+/// All inputs of a job in the order of their names, each once. Patterns skip the job's own files; a path that names such
+/// a file is an error.
 pub(super) fn all(job: &Job) -> Result<Vec<Input>, Error> {
     let own = Ownership::of(job);
     let mut inputs = Vec::new();
@@ -81,7 +81,7 @@ fn input(job: &Job, path: &Path, metadata: &Metadata) -> Result<Input, Error> {
     Ok(Input { name, path, length: metadata.len() })
 }
 
-/// The path without `.` components, so that each way to write a file's name gives the same one.
+/// The path without `.` components, so that all spellings of a file's name become one.
 fn plain(path: &Path) -> PathBuf {
     path.components().filter(|part| *part != Component::CurDir).collect()
 }

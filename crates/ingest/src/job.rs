@@ -15,7 +15,7 @@ use super::decode::Unpack;
 use super::rules::{Format, Rules};
 use gowk::{KeyRules, Options};
 
-/// A job file, checked. The files that it names have not been looked at yet.
+/// A checked job file. The files that it names have not been checked yet.
 ///
 /// Paths in it are relative to its folder.
 #[derive(Clone, Debug)]
@@ -29,44 +29,44 @@ pub struct Job {
     pub(super) patterns: Vec<String>,
     pub(super) rules: Rules,
     pub(super) unpack: Unpack,
-    /// How old a file must be for its last record to be taken although it has no end.
+    /// How old a file must be for its last record to be read although it has no end.
     pub(super) settle: Duration,
     pub(super) rotated: Rotated,
     pub(super) every_keys: Option<NonZeroU64>,
-    /// The time between commits; zero for commits by keys alone.
+    /// The time between commits; zero to commit only by keys.
     pub(super) every: Option<Duration>,
-    /// The output of each [`OutputKind`], relative to `base` unless it is absolute. With one of rejects, malformed records
-    /// do not end the run.
+    /// The output of each [`OutputKind`], relative to `base` unless it is absolute. With an output of rejects, malformed
+    /// records do not end the run.
     pub(super) outputs: [Option<PathBuf>; 3],
-    /// Whether the output of new keys gets whole records.
+    /// Whether whole records go to the output of new keys.
     pub(super) records: bool,
     pub(super) missing: Missing,
 }
 
-/// What becomes of a record that lacks the field, or whose field holds no single value.
+/// What happens to a record that lacks the field, or whose field holds no single value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Missing {
     /// It is written to the output of new records.
     Keep,
-    /// It is left out.
+    /// It is skipped.
     Drop,
     /// The run ends with an error.
     Fail,
 }
 
-/// What becomes of an input that was replaced or cut since it was read.
+/// What happens to an input that was replaced or cut since it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Rotated {
-    /// It is not read, which is an error at the end of the run.
+    /// It is not read; the run ends with an error.
     #[default]
     Error,
-    /// It is read from its start.
+    /// It is read from the start.
     Restart,
 }
 
-/// What an output of a job gets.
+/// The contents of an output of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OutputKind {
     /// New keys, or their records.
@@ -127,13 +127,13 @@ impl Job {
         }
     }
 
-    /// The same, if an output gets whole records and begins with the header of the inputs; else `None`.
+    /// The dialect of CSV, if an output has whole records and so begins with the header of the inputs; otherwise `None`.
     pub(super) fn header_dialect(&self) -> Option<Dialect> {
         let has_header = matches!(self.rules.format, Format::Csv { header: true, .. });
         self.dialect().filter(|_| has_header && (self.records || self.has_rejects()))
     }
 
-    /// Whether this output gets whole records, and so the header of the inputs.
+    /// Whether this output has whole records, and so the header of the inputs.
     pub(super) const fn has_records(&self, kind: OutputKind) -> bool {
         match kind {
             OutputKind::New => self.records,
@@ -142,7 +142,7 @@ impl Job {
         }
     }
 
-    /// The output of keys that the filter has no room for.
+    /// The output of keys that found no room in the filter.
     pub fn refused(&self) -> Option<PathBuf> {
         self.path_of(OutputKind::Refused)
     }

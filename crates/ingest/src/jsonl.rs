@@ -14,9 +14,9 @@ use super::time::TimeKind;
 
 pub(super) struct Jsonl {
     path: Vec<String>,
-    /// The names that lead to the time, and what its field holds.
+    /// The names that lead to the time, and the kind of time in its field.
     time: Option<(Vec<String>, TimeKind)>,
-    /// The key with its escapes resolved, if it has any; a key without escapes is a part of the line.
+    /// The key with its escapes resolved, if it has any. A key without escapes is a part of the line.
     key: String,
 }
 
@@ -25,8 +25,8 @@ impl Jsonl {
         Self { path, time, key: String::new() }
     }
 
-    /// The next record. Its key is the text of a string, or a number, `true` or `false` as it is written. Skips an
-    /// empty line, a line without such a value in the field, and a line without a time if the rules ask for one.
+    /// The next record. Its key is the text of a string, or a number, `true` or `false` as written. Skips an empty line,
+    /// a line without such a value in the field, and a line without a time if the rules ask for one.
     pub(super) fn next<'a>(
         &'a mut self,
         content: &'a mut Content,
@@ -34,14 +34,14 @@ impl Jsonl {
     ) -> Result<Option<Found<'a>>, Error> {
         let is_first = content.offset() == 0;
         let Some(line) = record_line(content, number)? else { return Ok(None) };
-        // A byte order mark belongs to the encoding of the file, and not to its first record.
+        // A byte order mark belongs to the encoding of the file, not to its first record.
         let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(line);
         let skipped = |skip| Ok(Some(Found::Skipped { skip, record: line }));
         if line.trim_ascii().is_empty() {
             return skipped(Skip::Blank);
         }
         let both = value(&self.path, line).and_then(|key| {
-            // The line is valid JSON: the time is only looked for.
+            // The line is already known to be valid JSON: this only looks for the time.
             let Some((path, kind)) = &self.time else { return Ok((key, None)) };
             Ok((key, Some(value(path, line)?.and_then(|value| kind.parse(value.as_bytes())))))
         });
@@ -59,7 +59,7 @@ impl Jsonl {
                 Ok(Some(Found::Key { key: key.as_bytes(), record: line, time: time.flatten() }))
             }
             Err(error) => {
-                // The parser counts lines from the start of this text: its own line number is cut off.
+                // The parser counts lines from the start of this text, so its line number is cut off.
                 let text = error.to_string();
                 let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
                 skipped(Skip::Malformed(Box::new(Malformed {
@@ -86,7 +86,7 @@ fn value<'a>(path: &[String], line: &'a [u8]) -> serde_json::Result<Option<Cow<'
     }
 }
 
-/// Picks the value at a path of at least one name; the last one if several have these names.
+/// Picks the value at a path of at least one name. If several fields have these names, picks the last.
 struct Pick<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {

@@ -1,13 +1,13 @@
 //! Keys on their way from a stream into a filter.
 //!
-//! The tool and the [ingest jobs](crate) feed their filters with this module. A separate thread reads, so a
-//! slow stream holds up nothing else: the receiver of the keys does not block while none has come, and a clock or a
-//! signal can wake it.
+//! The tool and the [ingest jobs](crate) feed their filters with this module. A separate thread reads, so that a slow
+//! stream delays nothing else: the receiver of the keys does not block while none has come, and a clock or a signal can
+//! wake it.
 //!
 //! * A [`Batch`] holds any number of keys one after the other, in two allocations.
 //! * [`Lines`] cuts a stream into batches.
 //! * A [`Feed`] is a thread that reads, and a bounded queue of the messages that it sends.
-//! * [`Foreign`] recognises, by their first bytes, formats that gowk does not read.
+//! * [`Foreign`] recognizes, by their first bytes, formats that gowk does not read.
 //! * A [`CommitClock`] says when to commit: after a number of keys, or after a time.
 //!
 //! ```
@@ -68,5 +68,5 @@ pub use feed::{Feed, Next, Sender, Stopped};
 pub use foreign::Foreign;
 pub use lines::{Error, Lines};
 
-/// The most bytes that a key cut out of a stream may have: 16 MiB.
+/// The most bytes that a key from a stream may have: 16 MiB.
 pub const LONGEST: usize = 16 << 20;

@@ -1,8 +1,8 @@
 //! Ingest jobs: files into a filter, each key exactly once, whatever kills the process.
 //!
 //! A [`Job`] is a TOML file that names a filter, inputs, and perhaps output files: one for the keys seen for the first
-//! time, one for the keys that the filter has no room for. [`Ingest::run`] reads what was added to the inputs since the
-//! job last committed. After a stop, a kill or a power failure, the next run goes on as if nothing had happened.
+//! time, one for the keys that found no room in the filter. [`Ingest::run`] reads what was added to the inputs since the
+//! job's last commit. After a stop, a kill or a power failure, the next run continues as if nothing had happened.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -30,12 +30,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The interface of this crate is not stable: gowk's tool and Python package are made of it.
+//! The interface of this crate is not stable: it exists for gowk's tool and Python package.
 //!
 //! # Records of any format
 //!
-//! Jobs are made of parts that other programs can use, as the command-line tool does. [`Input`] recognizes how a stream is
-//! compressed, and [`Records`] finds its records and their keys. [`Pump`] takes [`Piece`]s of them into a
+//! Jobs are made of parts that other programs can use, as the command-line tool does. [`Input`] recognizes how a stream
+//! is compressed, and [`Records`] finds its records and their keys. [`Pump`] moves [`Piece`]s of them into a
 //! [`Destination`], a filter or a store, and commits; [`Work`] writes the new keys.
 //!
 //! ```
@@ -59,17 +59,17 @@
 //! 1. The job's *cursor* (how far it has read its inputs, and the length of its output) is part of the filter's
 //!    metadata and is committed in the same transaction as the keys read until then. So the filter holds exactly the
 //!    job's keys before the cursor.
-//! 2. The output is written out and synced before the commit whose cursor gives its length, so it is never shorter than
-//!    the cursor says; a run cuts off bytes beyond that length before it writes anything.
-//! 3. Nothing is written to an output before a committed cursor claims it: a file that the job did not write is
-//!    never cut.
-//! 4. Keys are inserted in batches whose bounds depend on the inputs alone, and a commit falls between two batches.
-//!    With `every_seconds = 0` the commits depend on the inputs alone, too. So a run that was killed and went on leaves
-//!    the same entries in the same places as one that was not killed.
-//! 5. A key without room does not end a run. It counts as new and as refused, and goes to both outputs. The cursor
-//!    passes it like any other key, so no later run tries it again: the output of refused keys keeps it. By 4, a run
-//!    that was killed refuses the same keys when it goes on.
-//! 6. Before a run goes on reading an input, it checks that the part read before has not changed.
+//! 2. The output is written and synced before the commit whose cursor has its length. So it is never shorter than the
+//!    cursor says; a run cuts off bytes beyond that length before it writes anything.
+//! 3. Nothing is written to an output before a committed cursor claims it, so a file that the job did not write is never
+//!    cut.
+//! 4. Keys are inserted in batches whose bounds depend only on the inputs, and commits fall between batches. With
+//!    `every_seconds = 0` the commits also depend only on the inputs. So a run that was killed and continued leaves the
+//!    same entries in the same places as one that was not killed.
+//! 5. A key without room does not end a run. It counts as new and as refused, and goes to both outputs. The cursor passes
+//!    it like any other key, so no later run tries it again: it remains in the output of refused keys. By 4, a run that
+//!    was killed and continued refuses the same keys.
+//! 6. Before a run continues an input, it checks that the part read before has not changed.
 //!
 //! # What a crash leaves
 //!
@@ -81,8 +81,8 @@
 //! | while the filter commits or doubles | the last commit or this one, whole | goes on from either, likewise |
 //! | after the commit | this commit | goes on from its cursor |
 //!
-//! If the job's filter is a [store](gowk::store), a run makes one version at its end, and the cursor is the state of
-//! the job's last token.
+//! If the job's filter is a [store](gowk::store), a run makes one version at its end, and the cursor is the state of the
+//! job's last token.
 //!
 //! `cursor.rs` specifies the bytes of the cursor.
 

@@ -7,8 +7,8 @@ use super::error::{Error, InputProblem};
 use super::time::KeyTime;
 use crate::keys::LONGEST;
 
-/// The most bytes of a record that has fields. Only keys are limited to [`LONGEST`]; a record without
-/// an end must not fill the memory.
+/// How many bytes a record with fields may have. Keys are limited to [`LONGEST`]; this limit keeps a record without an
+/// end from filling the memory.
 pub(super) const LONGEST_RECORD: usize = 64 << 20;
 
 /// The content of a record.
@@ -26,20 +26,20 @@ pub enum Found<'a> {
     },
     /// No key.
     Skipped {
-        /// Why.
+        /// The reason.
         skip: Skip,
         /// The whole record; empty if it is too long.
         record: &'a [u8],
     },
 }
 
-/// Why a record gives no key.
+/// Why a record has no key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Skip {
-    /// The line is empty, and the format has no empty records.
+    /// The line is empty, and the format does not have empty records.
     Blank,
-    /// Its key is empty.
+    /// The record's key is empty.
     Empty,
     /// The record or its key is too long.
     TooLong,
@@ -47,7 +47,7 @@ pub enum Skip {
     NoField,
     /// The record has a key, but lacks the field of its time, or the field holds no valid time, or no valid lifetime.
     NoTime,
-    /// The record is malformed. In a box, so that all other records are passed on in fewer bytes.
+    /// The record is malformed. Boxed, so that all other records take fewer bytes.
     Malformed(Box<Malformed>),
 }
 
@@ -63,9 +63,9 @@ pub struct Malformed {
     pub message: String,
 }
 
-/// What comes next in the content, all of it read.
+/// The next part of the content, which is already read.
 enum Next {
-    /// A line of this length, and the bytes to take with its end.
+    /// A line of this length, and how many bytes to consume, including its end.
     Line {
         length: usize,
         with_end: usize,
@@ -105,7 +105,7 @@ pub(super) fn line(content: &mut Content, separator: u8) -> Result<Option<Option
     }
 }
 
-/// The next line as a record with fields, and counts it in `number`; `None` at the end of the content. Fails if it is longer
+/// The next line as a record with fields, counted in `number`; `None` at the end of the content. Fails if it is longer
 /// than [`LONGEST_RECORD`].
 #[inline]
 pub(super) fn record_line(content: &mut Content, number: u64) -> Result<Option<&[u8]>, Error> {
@@ -119,7 +119,7 @@ pub(super) fn record_line(content: &mut Content, number: u64) -> Result<Option<&
     }
 }
 
-/// Takes the rest of a line without keeping it.
+/// Consumes the rest of a line without storing it.
 fn pass_over(content: &mut Content, separator: u8) -> Result<(), Error> {
     loop {
         let waiting = content.waiting();

@@ -1,9 +1,9 @@
-//! The files of keys seen for the first time, of keys that the filter had no room for, and of records without a key.
+//! The files of keys seen for the first time, of keys without room in the filter, and of records without a key.
 //!
-//! Invariant: up to the length in a committed cursor, the file is whole and durable. A zstd frame ends there, so
-//! cutting the file to this length leaves whole frames.
+//! Invariant: up to the length in a committed cursor, the file is whole and durable. A zstd frame ends there, so cutting
+//! the file to this length leaves whole frames.
 //!
-//! A pipe or a device cannot be cut: after a crash it gets some keys again.
+//! A pipe or a device cannot be cut: after a crash it receives some keys again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -20,9 +20,9 @@ use super::error::{Error, OutputProblem};
 use super::inputs::InputId;
 use super::job::{Job, OutputKind};
 
-/// Bytes gathered before they are written or compressed.
+/// How many bytes are gathered before they are written or compressed.
 const BUFFER: usize = 256 * 1024;
-/// Bytes before the committed length whose hash shows whether the file is still the same.
+/// How many bytes before the committed length are hashed, to check that the file is still the same.
 const TAIL: u64 = 4096;
 const LEVEL: i32 = 3;
 
@@ -69,7 +69,7 @@ impl Begin {
         Ok(Some(Self { path, id, regular, separator: job.separator(), from }))
     }
 
-    /// The output as a committed cursor must describe it before anything is written.
+    /// The description of the output that a committed cursor must have before anything is written.
     pub(super) fn written(&self) -> Written {
         self.from.unwrap_or(Written { path: self.id, length: 0, tail: xxh3_64(b"") })
     }
@@ -93,7 +93,7 @@ impl Begin {
         &self.path
     }
 
-    /// Whether it is a file, or will be one; no pipe or device.
+    /// Whether it is or will be a file, and not a pipe or device.
     pub(super) const fn is_file(&self) -> bool {
         self.regular
     }
@@ -106,8 +106,8 @@ impl Begin {
     }
 }
 
-/// Fails if a file of `found` bytes does not hold the bytes written up to `from`; `tail` hashes the bytes before a
-/// given length.
+/// Fails if a file of `found` bytes does not hold the bytes written up to `from`. `tail` hashes the bytes before a given
+/// length.
 fn check(
     path: &Path,
     found: u64,
@@ -137,7 +137,7 @@ fn tail(file: &File, length: u64) -> io::Result<u64> {
 
 pub(super) struct Output {
     begin: Begin,
-    /// The header to write before the first record; `None` if it is written, or there is none.
+    /// The header to write before the first record; `None` if it was written, or if there is none.
     header: Option<Vec<u8>>,
     file: File,
     buffer: Vec<u8>,
@@ -150,9 +150,9 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Cuts off the bytes that were not committed, or creates the file.
+    /// Cuts off the uncommitted bytes, or creates the file.
     ///
-    /// The name may lead to another file by now than when the output was found, for example after log rotation. So
+    /// Since the output was found, its name may have come to lead to another file, for example after log rotation. So
     /// `open` checks the opened file again before it cuts it, and refuses a shorter one.
     pub(super) fn open(begin: Begin, header: Option<Vec<u8>>) -> Result<Self, Error> {
         let (written, path) = (begin.written(), &begin.path);
@@ -180,7 +180,7 @@ impl Output {
                 file.set_len(written.length).map_err(failed)?;
             }
             file.seek(SeekFrom::Start(written.length)).map_err(failed)?;
-            // The name must be durable before a commit counts on it.
+            // The name must be durable before a commit relies on it.
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             let folder = File::open(folder.unwrap_or(Path::new(".")));
             folder.and_then(|folder| folder.sync_all()).map_err(failed)?;
@@ -201,7 +201,7 @@ impl Output {
         if self.buffer.len() < BUFFER { Ok(()) } else { self.drain() }
     }
 
-    /// Makes all keys until now durable, and describes the file as the cursor will.
+    /// Makes all keys written before durable, and describes the file for the cursor.
     pub(super) fn commit(&mut self) -> Result<Written, Error> {
         if !self.buffer.is_empty() {
             self.drain()?;
@@ -248,8 +248,8 @@ mod tests {
 
     const COMMITTED: &[u8] = b"1\n2\n3\n";
 
-    /// Commits and finds an output, runs `meanwhile`, and opens the output: how that ended, and the content of the file
-    /// of this name afterwards.
+    /// Commits and finds an output, runs `meanwhile`, and opens the output. Returns how that ended, and the content of
+    /// the file that has the name afterwards.
     fn opened_after(meanwhile: impl FnOnce(&Path)) -> (Result<(), String>, Option<Vec<u8>>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new");
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(opened_after(|_| {}), (Ok(()), Some(COMMITTED.to_vec())));
     }
 
-    /// Log rotation moves the file like this.
+    /// Log rotation moves the file in this way.
     #[test]
     fn an_output_moved_away_after_it_was_found_is_neither_made_anew_nor_extended() {
         let (outcome, left) = opened_after(|path| std::fs::rename(path, path.with_extension("1")).unwrap());

@@ -1,10 +1,8 @@
 //! The files that belong to a job itself. A job's output cannot be a file of its filter, and its input cannot be any of
-//! its own files.
-//!
-//! Nor can an output be a file of any other filter or store.
+//! its own files. Nor can an output be a file of any other filter or store.
 //!
 //! A file may have several names, and a file that does not exist yet has no inode. So existing files are compared by
-//! inode, and all files by the paths that their names resolve to.
+//! inode, and all files by their resolved paths.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -23,7 +21,7 @@ pub(super) struct Ownership {
     /// `None` if the filter's folder does not exist.
     filter: Option<Files>,
     inodes: Vec<Inode>,
-    /// The folder of the job's store, if it has one instead of a filter.
+    /// The folder of the job's store, if it has a store instead of a filter.
     store: Option<PathBuf>,
 }
 
@@ -50,7 +48,7 @@ impl Ownership {
     }
 }
 
-/// Fails if an output is a file of the filter, or has a name that the filter uses while it doubles, or if two outputs
+/// Fails if an output is a file of the filter, if it has a name that the filter uses while it doubles, or if two outputs
 /// are one file.
 pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
     let own = Ownership::of_filter(job);
@@ -74,8 +72,8 @@ pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// The filter or store that a file belongs to, in words; `None` if it belongs to none. A file that belongs to one must not
-/// be an output of any run.
+/// The filter or store to which a file belongs, in words; `None` if it belongs to none. A file that belongs to one must
+/// not be an output of any run.
 pub fn of_any_filter(path: &Path) -> Option<String> {
     let real = Files::resolved(path);
     if is_filter(&real) {
@@ -90,8 +88,8 @@ pub fn of_any_filter(path: &Path) -> Option<String> {
     Some(format!("in {}, the folder of a store", store.display()))
 }
 
-/// Whether a file is a filter, by its first bytes. Waits for no pipe, and follows no link: a filter's journal lies beside the
-/// file itself.
+/// Whether a file is a filter, by its first bytes. Waits for no pipe, and follows no link: a filter's journal lies beside
+/// the file itself.
 fn is_filter(path: &Path) -> bool {
     let mut first = Vec::new();
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
@@ -99,7 +97,7 @@ fn is_filter(path: &Path) -> bool {
         && Foreign::of(&first) == Some(Foreign::Filter)
 }
 
-/// Device and inode: two files are the same if these are.
+/// Device and inode: two files are the same if both agree.
 type Inode = (u64, u64);
 
 fn inode_of(metadata: &Metadata) -> Inode {

@@ -1,12 +1,12 @@
-//! Parquet: each row is a record, its value in one column is the key, and that in another may be the time at which the
-//! key was seen, or how long it is kept.
+//! Parquet: each row is a record. Its value in one column is the key. Its value in another column may be the time at
+//! which the key was seen, or how long the key is kept.
 //!
 //! Invariants:
 //!
-//! 1. Of each column's data, one page, one dictionary and the values of one batch are in memory, however long the file.
-//! 2. A row without a value has no key, and is still a record: a struct that is null leaves its fields null.
-//! 3. A file that cannot be decoded is an error that names the rows, also where the `parquet` crate panics. Damage that
-//!    leaves a file decodable shows only if the file has checksums of its pages, which few programs write.
+//! 1. For each column, one page, one dictionary and the values of one batch are in memory, however long the file is.
+//! 2. A row without a value has no key, but is still a record: a struct that is null leaves its fields null.
+//! 3. A file that cannot be decoded is an error that names the rows, even if the `parquet` crate panics. Damage that
+//!    leaves a file decodable shows only if its pages have checksums, which few programs write.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ pub(super) struct Parquet {
     name: PathBuf,
     rules: Rules,
     opened: Opened,
-    /// Bytes of the file, in proportion to the rows taken.
+    /// How many bytes of the file were read, in proportion to the rows taken.
     read: Arc<AtomicU64>,
     keys: Column,
     times: Option<Column>,
-    /// Rows taken.
+    /// How many rows were taken.
     row: u64,
-    /// Bytes of the values taken.
+    /// How many bytes the taken values have.
     offset: u64,
 }
 
@@ -60,12 +60,12 @@ impl Parquet {
         &self.name
     }
 
-    /// The row taken last, from 1.
+    /// The number of the last row taken, from 1.
     pub(super) const fn line(&self) -> u64 {
         self.row
     }
 
-    /// False: the rows are in a file.
+    /// False: a file never makes its reader wait.
     pub(super) const fn may_wait(&self) -> bool {
         false
     }
@@ -101,7 +101,7 @@ impl Parquet {
         Ok(Some(found))
     }
 
-    /// Goes on to the next row in all columns; false at the end of the file.
+    /// Advances to the next row in all columns. Returns false at the end of the file.
     fn advance(&mut self) -> Result<bool, InputProblem> {
         let Self { opened, keys, times, .. } = self;
         if !keys.advance(opened)? {

@@ -27,11 +27,11 @@ pub struct Plan {
     pub failed: Vec<Error>,
     /// Whether the filter exists; if not, the run would create it.
     pub filter_exists: bool,
-    /// The output of new keys, if the job has one, and how many of its bytes stay.
+    /// The output of new keys, if the job has one, and how many of its bytes remain.
     pub output: Option<(PathBuf, u64)>,
-    /// The output of refused keys, if the job has one, and how many of its bytes stay.
+    /// The output of refused keys, if the job has one, and how many of its bytes remain.
     pub refused: Option<(PathBuf, u64)>,
-    /// The output of records without a key, if the job has one, and how many of its bytes stay.
+    /// The output of records without a key, if the job has one, and how many of its bytes remain.
     pub rejects: Option<(PathBuf, u64)>,
 }
 
@@ -41,7 +41,7 @@ pub struct Plan {
 pub struct PlannedInput {
     /// The input.
     pub path: PathBuf,
-    /// Bytes of the file.
+    /// How many bytes the file has.
     pub length: u64,
     /// How much of it was read.
     pub state: State,
@@ -55,18 +55,18 @@ pub enum State {
     New,
     /// All of it.
     Finished,
-    /// All that it held then; it has grown since.
+    /// All that the file held then; it has grown since.
     Grown {
-        /// The byte of the file at which reading goes on.
+        /// The byte of the file from which the run will read on.
         from: u64,
     },
-    /// Nothing of what the file holds now: it was replaced or cut, and the job says to read it from its start then.
+    /// Nothing of the current file: it was replaced or cut, and the job says to read such a file from the start.
     Rotated,
     /// A part of it, in a run that was stopped.
     HalfRead {
-        /// The byte of the file at which that reading began.
+        /// The byte of the file at which that run began to read.
         base: u64,
-        /// Bytes read since, after decompression.
+        /// Bytes read since then, after decompression.
         offset: u64,
     },
 }
@@ -82,9 +82,9 @@ pub(super) struct Task {
 /// The inputs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
-    /// All inputs that can be read, also if nothing is left to read. Inputs that were read in part come first.
+    /// All readable inputs, even if nothing is left to read. Inputs that were read in part come first.
     pub(super) tasks: Vec<Task>,
-    /// Why others cannot be read.
+    /// Why other inputs cannot be read.
     pub(super) failed: Vec<Error>,
 }
 
@@ -122,7 +122,7 @@ fn task(job: &Job, cursor: &Cursor, input: Input) -> Result<Task, Error> {
     Ok(Task { input, from, state })
 }
 
-/// Fails if an input was read by other options than the job's: a run would not read that part again.
+/// Fails if an input was read under other options than the job's: a run would not read that part again.
 fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     if cursor.options == job.rules.hash() {
         return Ok(());
@@ -138,7 +138,7 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     Err(Error::Job { path: job.path.clone(), line: None, problem })
 }
 
-/// The header that outputs of whole records begin with: all inputs left to read share it. `None` without such outputs,
+/// The header with which outputs of whole records begin: all inputs left to read share it. `None` without such outputs,
 /// without a header, or if nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
     let Some(dialect) = job.header_dialect() else { return Ok(None) };
@@ -190,7 +190,7 @@ fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The byte of a grown input at which reading goes on: the start of the first record that was not whole before.
+/// The byte of a grown input from which reading continues: the start of the first record that was incomplete before.
 fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Error> {
     let end = finished.length;
     if !finished.within_record {

@@ -1,18 +1,18 @@
-//! Takes keys from a feed into a filter or store, with commits on the way. Jobs run this loop, and so do the tool's
-//! verbs that write.
+//! Moves keys from a feed into a filter or store, with commits during the run. Jobs and the tool's writing verbs run this
+//! loop.
 //!
 //! Invariants:
 //!
-//! 1. The record written for a key is durable before that key is committed. So a crash can repeat a record, and never
+//! 1. The record written for a key is durable before that key is committed. So a crash can repeat a record, but never
 //!    loses one.
 //! 2. A commit falls between two keys, in their order. If a commit may be durable or not, [`Pump::in_doubt`] has its
 //!    number.
 //! 3. A key without room does not end a run. It counts as taken, as new, and as refused.
-//! 4. After a failed commit the pump tries no other one: it would most likely fail too.
-//! 5. If it [rebases](Pump::rebasing), each key of a store is written and counted as new by one committed run at most.
-//!    Records are held back until the store has judged their keys. With a token they are written after the commit: the
-//!    same run with the same token writes them again, in place of 1. Without one they are written before it, and keys that
-//!    others commit after that are [reported](Work::written_elsewhere), as both have written them.
+//! 4. After a failed commit the pump tries no other one: it would most likely also fail.
+//! 5. If it [rebases](Pump::rebasing), at most one committed run writes each key of a store and counts it as new. Records
+//!    are held back until the store has judged their keys. With a token they are written after the commit: another run
+//!    with the same token writes them again, in place of 1. Without a token they are written before it, and keys that
+//!    others commit after that are [reported](Work::written_elsewhere), as both runs have written them.
 
 use std::time::{Duration, Instant};
 
@@ -32,15 +32,15 @@ use gowk::{Batches, ErrorKind, KeyHash, Seen};
 pub struct Piece<P> {
     /// The key of each record, to insert or remove; empty at the indices in `keyless`.
     pub keys: Batch,
-    /// When each key was seen or how long it is kept, one time a record; empty if the records do not say it.
+    /// When each key was seen or how long it is kept, one time for each record; empty if the records have no times.
     pub times: Vec<KeyTime>,
     /// The bytes to write for each record if it is new; `None` to write the keys themselves.
     pub records: Option<Batch>,
     /// The ascending indices of records without a key that are written like new ones.
     pub keyless: Vec<usize>,
-    /// The records left out, by why they have no key.
+    /// Counts of the skipped records, by why they have no key.
     pub skipped: Tally,
-    /// The records without a key that are not blank; `None` to keep none.
+    /// The records without a key that are not blank; `None` to drop them.
     pub rejects: Option<Batch>,
     /// Whether a commit must follow this piece.
     pub commit: bool,
@@ -78,8 +78,8 @@ impl<P> Piece<P> {
         Self { keys, times, records: None, keyless, skipped, rejects: None, commit: false, place }
     }
 
-    /// Adds a record that these rules found. Without the field or a time, it is kept if `keeps` says so; without a key for
-    /// another reason, it is left out. Both are counted. Returns why it has no key.
+    /// Adds a record that these rules found. A record without the field or a time is written if `keeps` is set; a record
+    /// without a key for another reason is skipped. Both are counted. Returns why the record has no key.
     #[inline]
     pub fn add(&mut self, found: Found<'_>, rules: &Rules, keeps: bool) -> Option<Skip> {
         match found {
@@ -96,7 +96,7 @@ impl<P> Piece<P> {
         }
     }
 
-    /// Adds a record without a key. Apart from `add`, which is inlined and takes a key in few steps.
+    /// Adds a record without a key. Separate from `add`, which is inlined and handles a key in few steps.
     fn skip(&mut self, skip: &Skip, record: &[u8], rules: &Rules, keeps: bool) {
         self.skipped.skip(skip);
         if keeps && matches!(skip, Skip::NoField | Skip::NoTime) {
@@ -105,7 +105,7 @@ impl<P> Piece<P> {
             self.times.extend(rules.time.as_ref().map(|_| rules.time_kind.none()));
             self.records.iter_mut().for_each(|records| records.push(record));
         } else if !matches!(skip, Skip::Blank | Skip::Empty) && !record.is_empty() {
-            // A record that is too long to be kept in memory is empty here.
+            // A record that is too long for memory is empty here.
             self.rejects.iter_mut().for_each(|rejects| rejects.push(record));
         }
     }
@@ -135,41 +135,41 @@ pub enum Deed {
     Remove,
 }
 
-/// The pump's caller, a job or a verb of the tool: writes records, and takes note of what the pump does.
+/// The pump's caller, a job or a verb of the tool: writes records, and is notified of what the pump does.
 pub trait Work {
-    /// Where pieces come from.
+    /// The type of a piece's place.
     type Place;
-    /// Why the work fails.
+    /// The error of the work.
     type Error: From<Error>;
 
     /// Called before the pump waits for keys.
     fn idle(&mut self) -> Result<(), Self::Error>;
 
-    /// When a wait for keys ends at the latest; a commit that falls due ends it earlier.
+    /// When a wait for keys ends at the latest; a commit that becomes due ends it earlier.
     fn until(&self) -> Option<Instant>;
 
-    /// Takes note of pieces that were read, before their keys are taken.
+    /// Notifies of pieces that were read, before their keys are taken.
     fn read(&mut self, pieces: &[Piece<Self::Place>]) -> Result<(), Self::Error>;
 
-    /// Which of these records, by their index, count as seen even if the destination lacks their keys. The pump inserts
-    /// such keys, but neither writes their records nor counts them as new. It inserts nothing if this fails. An empty
-    /// list means none.
+    /// Which of these records, by index, count as seen even if the destination lacks their keys. The pump inserts such
+    /// keys, but neither writes their records nor counts them as new. It inserts nothing if this fails. An empty list
+    /// means none.
     fn seen_elsewhere(&mut self, _: &[Item<'_>]) -> Result<Vec<bool>, Self::Error> {
         Ok(Vec::new())
     }
 
-    /// Whether to stop before the next key; asked between pieces, and between commits.
+    /// Whether to stop before the next key. Called between pieces, and between commits.
     fn is_stopped(&mut self, destination: &Destination, taken: u64) -> bool;
 
     /// Writes a new record, or one without a key.
     fn write(&mut self, item: Item<'_>) -> Result<(), Self::Error>;
 
-    /// Takes note of a record whose key is not new, but neither late nor early.
+    /// Notifies of a record whose key is not new, but neither late nor early.
     fn seen(&mut self, _: Item<'_>) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// Takes note of a key without room; `index` is its place among all records of the pieces.
+    /// Notifies of a key without room; `index` is its index among all records of the pieces.
     fn refuse(
         &mut self,
         item: Item<'_>,
@@ -178,34 +178,35 @@ pub trait Work {
         cause: &gowk::Error,
     ) -> Result<(), Self::Error>;
 
-    /// Takes note that keys of the pieces were taken: all, or the next ones.
+    /// Notifies that keys of the pieces were taken: all keys, or the next ones.
     fn took(&mut self, pieces: &[Piece<Self::Place>], tally: Tally) -> Result<(), Self::Error>;
 
-    /// Makes what was written durable, just before a commit.
+    /// Makes the written records durable, just before a commit.
     fn sync(&mut self, destination: &mut Destination) -> Result<(), Self::Error>;
 
-    /// Takes note of a commit of all keys that were taken. Without `is_certain` it is unknown whether it is durable.
+    /// Notifies of a commit of all keys that were taken. Without `is_certain` it is unknown whether the commit is
+    /// durable.
     fn committed(&mut self, number: u64, keys: u64, is_certain: bool);
 
-    /// Takes note that this many keys that were [taken](Self::took) as new are not: other processes have committed them
+    /// Notifies that this many keys that were [taken](Self::took) as new are not new: other processes have committed them
     /// first. Called only if the pump [rebases](Pump::rebasing).
     fn known(&mut self, _: u64) {}
 
-    /// Notes that the records of this many keys were written as new, but other processes committed the keys just before
-    /// this commit. [`known`](Self::known) is called as well.
+    /// Notifies that the records of this many keys were written as new, but other processes committed the keys just
+    /// before this commit. [`known`](Self::known) is also called.
     fn written_elsewhere(&mut self, _: u64) {}
 }
 
-/// Held keys that are inserted at a time.
+/// How many held keys are inserted at a time.
 const HELD_BLOCK: usize = 1 << 20;
 
-/// What became of some items.
+/// The outcome for some items.
 struct Applied {
     /// Whether to write the record of each: it has no key, or a new one.
     done: Vec<bool>,
     /// The indices of records that are neither new nor seen: their keys are late or early, or were not inserted.
     neither: Vec<usize>,
-    /// Of the keys, all but how many are new, and how many were refused.
+    /// Counts of the keys, except how many are new, and how many were refused.
     tally: Tally,
     /// The items whose keys were refused.
     outcome: Result<Vec<(usize, gowk::Error)>, <Destination as Batches>::Error>,
@@ -217,7 +218,7 @@ pub struct Pump {
     destination: Destination,
     deed: Deed,
     clock: CommitClock,
-    /// The most pieces taken together.
+    /// How many pieces are processed together at most.
     together: usize,
     in_doubt: Option<u64>,
     commit_failed: bool,
@@ -230,8 +231,8 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// A pump that commits to a filter when `clock` says so, and to a store only when [`commit`](Self::commit) is
-    /// called. It takes at most `together` pieces at a time, without waiting for more than the first.
+    /// A pump that commits to a filter when `clock` says so, and to a store only when [`commit`](Self::commit) is called.
+    /// It takes at most `together` pieces at a time, and waits only for the first.
     pub const fn new(destination: Destination, deed: Deed, clock: CommitClock, together: usize) -> Self {
         Self {
             destination,
@@ -248,9 +249,9 @@ impl Pump {
         }
     }
 
-    /// Makes keys count that other processes commit to a store before this one does: they are not new. If the work
-    /// `writes` records, these are held back for that: the first 64 MiB in memory, all others in a temporary file.
-    /// Changes nothing for a filter, nor for keys of shards that are rewritten.
+    /// Keys that other processes commit to a store before this one does are then not new. If the work `writes` records,
+    /// they are held back until that is known: the first 64 MiB in memory, all others in a temporary file. Changes
+    /// nothing for a filter, nor for keys of shards that are rewritten.
     pub fn rebasing(mut self, writes: bool) -> Self {
         self.rebases = self.destination.is_store();
         self.held = (self.rebases && writes).then(Held::default);
@@ -262,7 +263,7 @@ impl Pump {
         &self.destination
     }
 
-    /// The destination, which the pump no longer needs.
+    /// The destination, for use after the pump.
     pub fn into_destination(self) -> Destination {
         self.destination
     }
@@ -292,24 +293,24 @@ impl Pump {
         self.commit_failed
     }
 
-    /// Whether reading failed; the keys taken before are complete then.
+    /// Whether reading failed. The keys taken before the failure are then complete.
     pub const fn reading_failed(&self) -> bool {
         self.reading_failed
     }
 
-    /// Removals that left a key as it was, with the highest count, which stands for any number of copies.
+    /// How many removals left a key unchanged, because it had the highest count, which stands for any number of copies.
     pub const fn saturated(&self) -> u64 {
         self.saturated
     }
 
-    /// If taking a batch of keys failed: how many of these keys are in the filter, and how many they are. They come
+    /// If taking a batch of keys failed: how many of its keys are in the filter, and how many keys it has. They come
     /// after the keys [taken](Self::taken), and a commit includes them.
     pub const fn within(&self) -> Option<[u64; 2]> {
         self.within
     }
 
-    /// Takes keys until the feed ends, or until the work says to stop; true if the feed ended. Does not commit the last
-    /// keys.
+    /// Takes keys until the feed ends, or until the work says to stop. Returns true if the feed ended. Does not commit
+    /// the last keys.
     pub fn run<W: Work>(
         &mut self,
         work: &mut W,
@@ -356,7 +357,7 @@ impl Pump {
         let mut all = Vec::with_capacity(pieces.iter().map(|piece| piece.keys.len()).sum());
         pieces.iter().for_each(|piece| piece.add_to(&mut all));
         let times: Vec<KeyTime> = pieces.iter().flat_map(|piece| &piece.times).copied().collect();
-        // Runs once even without keys: a job's cursor moves past records that have none.
+        // Runs at least once even without keys: a job's cursor moves past records without keys.
         let mut taken = 0;
         while taken == 0 || taken < all.len() && !work.is_stopped(&self.destination, self.taken()) {
             let most = usize::try_from(self.clock.keys_left()).unwrap_or(usize::MAX);
@@ -378,9 +379,9 @@ impl Pump {
         Ok(())
     }
 
-    /// Inserts or removes the keys of `items`, which have these `times` unless there are none, and writes the records
-    /// of new ones. `first` is the index of the first item among all records of the pieces. If the destination fails,
-    /// the keys stored before the failure are written too.
+    /// Inserts or removes the keys of `items`, which have these `times` if any, and writes the records of new ones.
+    /// `first` is the index of the first item among all records of the pieces. If the destination fails, the records of
+    /// keys stored before the failure are also written.
     fn change<W: Work>(
         &mut self,
         work: &mut W,
@@ -419,7 +420,7 @@ impl Pump {
         Ok(tally)
     }
 
-    /// Inserts or removes the keys of these items. This is compiled once, and not for each type of work.
+    /// Inserts or removes the keys of these items. Compiled once, and not for each type of work.
     fn apply(&mut self, items: &[Item<'_>], times: &[KeyTime]) -> Applied {
         // The indices of the items with a key, unless all have one.
         let keyed: Option<Vec<usize>> = items.iter().any(|item| !item.has_key).then(|| {
@@ -443,7 +444,7 @@ impl Pump {
         };
         let (mut late, mut early, mut neither) = (0, 0, Vec::new());
         let outcome = match self.deed {
-            // Without any key, not even the clock is looked at: records may have times.
+            // Without keys, do not even read the clock: records may have times.
             Deed::Insert if keys.is_empty() => Ok(Vec::new()),
             Deed::Insert if times.is_empty() => self.destination.insert_each(keys, done),
             Deed::Insert => self.destination.insert_each_timed(keys, times, |index, seen| match seen {
@@ -479,7 +480,7 @@ impl Pump {
         Applied { done: mask, neither, tally, outcome }
     }
 
-    /// Makes the records written durable, then commits the keys taken.
+    /// Makes the written records durable, then commits the taken keys.
     pub fn commit<W: Work>(&mut self, work: &mut W) -> Result<(), W::Error> {
         let begun = Instant::now();
         let writes_first = self.held.is_some() && !self.destination.has_token();
@@ -527,7 +528,7 @@ impl Pump {
     }
 
     /// Commits. Also returns the keys that other commits inserted first, and, if the update had to be made again, how
-    /// many more such keys there are. The update is made again only if records were `written`, as they are valid only
+    /// many more such keys there are. The update is made again only if records were `written`, as these are valid only
     /// with a commit.
     fn commit_destination(&mut self, written: bool) -> Result<(Option<u64>, Rejudged, u64), Error> {
         if !self.rebases {
@@ -546,16 +547,16 @@ impl Pump {
         }
     }
 
-    /// Begins the update of a store again, and inserts the keys whose records are held. Returns how many are not new any
-    /// more.
+    /// Begins the update of a store again, and inserts the keys whose records are held. Returns how many are no longer
+    /// new.
     fn insert_held(&mut self) -> Result<u64, Error> {
         let Self { destination, held: Some(held), .. } = self else { return Ok(0) };
         destination.begin_again()?;
         let (mut known, mut block) = (0, Vec::new());
         let mut insert = |keys: &mut Vec<KeyHash>| {
             let (all, mut new) = (keys.len() as u64, 0);
-            // A key without room now had none before, or other processes' keys took it: it stays printed, like any
-            // refused key.
+            // A key without room had none before, or other processes' keys have taken it. Its record stays printed, like
+            // that of any refused key.
             let refused = destination.insert_each(keys, |_| new += 1)?;
             known += all.saturating_sub(new + refused.len() as u64);
             keys.clear();
@@ -569,8 +570,8 @@ impl Pump {
         Ok(known)
     }
 
-    /// Writes the records that were held back and are not known by now. Call it instead of [`commit`](Self::commit) if
-    /// a commit with this token was made before.
+    /// Writes the held records, except of keys that are now known. Call it instead of [`commit`](Self::commit) if an
+    /// earlier commit had this token.
     pub fn write_held<W: Work>(&mut self, work: &mut W, known: &Rejudged) -> Result<(), W::Error> {
         let Some(held) = &mut self.held else { return Ok(()) };
         let mut not_new = 0;
@@ -593,7 +594,7 @@ mod tests {
     use gowk::store::{Store, Vacuum};
     use gowk::{Lookup as _, Options};
 
-    /// Another process commits just before this one does, each time that this one has written its records.
+    /// Another process commits just before this one, each time that this one has written its records.
     struct Raced<'a> {
         store: &'a Store,
         others: Vec<Vec<u32>>,
@@ -662,8 +663,8 @@ mod tests {
         }
     }
 
-    /// The keys from 0 on. Other commits bring some of them after they were written: a few, which become records, and so
-    /// many that their shards are rewritten.
+    /// The keys from 0 on. After this process has written them, other commits insert some of them: first a few, which
+    /// become records, and then enough that their shards are rewritten.
     #[test]
     fn a_commit_without_a_token_goes_on_if_others_have_brought_keys_that_were_written() {
         for (keys, vacuums) in [(1000, false), (50_000, false), (50_000, true)] {

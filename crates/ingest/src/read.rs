@@ -1,7 +1,7 @@
 //! The reading thread, which cuts the inputs into batches of keys.
 //!
-//! Invariant: where a batch ends depends on the job's inputs and options alone, not on how many bytes each read
-//! returns, nor on where an earlier run was killed.
+//! Invariant: where a batch ends depends only on the job's inputs and options, and not on how many bytes each read
+//! returns, or on where an earlier run was killed.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -30,33 +30,33 @@ const BATCH_KEYS: u64 = 1 << 18;
 /// A batch ends at the latest after this many bytes of an input.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// Where a piece comes from.
+/// The place from which a piece comes.
 pub(super) struct Read {
     /// The index of the task.
     pub(super) task: usize,
     /// How far the input is read at the end of the piece.
     pub(super) position: Position,
-    /// Number of bytes that were read from the file; the reader may be ahead of the piece.
+    /// How many bytes were read from the file; the reader may be ahead of the piece.
     pub(super) raw: u64,
-    /// What the cursor keeps of the input, if the piece ends it.
+    /// The cursor's record of the input, if the piece ends it.
     pub(super) finished: Option<Finished>,
-    /// Bytes of a last record without an end, which is left for a later run.
+    /// How many bytes a last record without an end has. It is left for a later run.
     pub(super) unfinished: u64,
     /// Whether the input was replaced, so that this run has begun it anew.
     pub(super) restarted: bool,
-    /// Why the input is not read further; the piece is empty then, and all of it that was taken was taken before.
+    /// Why the input is not read further. The piece is then empty: earlier pieces have all records.
     pub(super) failed: Cell<Option<Error>>,
 }
 
 pub(super) struct Reading {
     pub(super) job: Job,
     pub(super) tasks: Arc<[Task]>,
-    /// Keys that the job has taken, in all its runs.
+    /// How many keys the job has taken in all its runs.
     pub(super) taken: u64,
 }
 
 impl Reading {
-    /// Reads all inputs to their ends, or until the receiver is gone.
+    /// Reads all inputs to the end, or until the receiver is gone.
     pub(super) fn run(mut self, to: &Sender<Piece<Read>, Error>) -> Result<(), Error> {
         let tasks = self.tasks.clone();
         for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.state != State::Finished) {
@@ -80,7 +80,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Reads an input to its end; `None` if the receiver is gone.
+    /// Reads an input to the end; `None` if the receiver is gone.
     fn task(
         &mut self,
         index: usize,
@@ -109,8 +109,8 @@ impl Reading {
         // that ends where it would have ended.
         loop {
             let found = match records.next() {
-                // The quote that ends the last record may be still to come. The records since the last piece are read again
-                // then.
+                // The quote that ends the last record may still be written. The next run reads the records since the last
+                // piece again.
                 Err(Error::Input { problem: InputProblem::Unclosed { .. }, .. }) if open.is_some() => {
                     let unfinished = records.offset().saturating_sub(last.offset);
                     let place = Read { unfinished, ..Read::of(index, last) };
@@ -155,7 +155,7 @@ impl Reading {
         }
     }
 
-    /// Fails if a record like this ends the run.
+    /// Fails if such a record ends the run.
     fn check(&self, skip: Skip, records: &StreamRecords) -> Result<(), Error> {
         match skip {
             Skip::Malformed(malformed) if !self.job.has_rejects() => Err(records.malformed(*malformed)),
@@ -169,7 +169,7 @@ impl Reading {
 }
 
 impl Read {
-    /// The place at which an input is begun.
+    /// The place at which an input begins.
     const fn of(task: usize, position: Position) -> Self {
         Self {
             task,
@@ -183,13 +183,13 @@ impl Read {
     }
 }
 
-/// If a plain file has been written to a moment ago: where its last whole record ends, and how many bytes follow. Another
-/// program may be about to write the rest of them.
+/// If a plain file was written to recently: where its last whole record ends, and how many bytes follow. Another program
+/// may be about to write the rest.
 fn unfinished(job: &Job, path: &Path, base: u64) -> io::Result<Option<(u64, u64)>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     let (now, written) = (SystemTime::now(), metadata.modified()?);
-    // The clock of another computer, which has written the file, may be ahead of this one.
+    // The clock of another computer that wrote the file may be ahead of this one.
     let age = now.duration_since(written).or_else(|_| written.duration_since(now)).unwrap_or_default();
     if age >= job.settle || Packing::of_file(&file)? != Packing::Plain {
         return Ok(None);
@@ -209,7 +209,7 @@ fn unfinished(job: &Job, path: &Path, base: u64) -> io::Result<Option<(u64, u64)
     Ok(Some((end, length - end)))
 }
 
-/// Bytes of a file that are searched for the end of a record at a time.
+/// How many bytes of a file are searched at a time for the end of a record.
 const BLOCK: usize = 64 * 1024;
 
 fn finished(content: &Content, within_record: bool) -> Result<Finished, Error> {

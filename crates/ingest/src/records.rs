@@ -37,7 +37,7 @@ enum Source {
     Parquet(Box<Parquet>),
 }
 
-/// Does with the records what it does for each kind of source.
+/// Applies an expression to the records, for each kind of source.
 macro_rules! of_source {
     ($source:expr, $records:ident => $does:expr) => {
         match $source {
@@ -77,7 +77,7 @@ impl fmt::Debug for Records {
 }
 
 impl Input {
-    /// Looks at the first bytes of a stream that messages call `name`. `read` counts the bytes of the stream.
+    /// Reads the first bytes of a stream that messages call `name`. `read` counts the bytes of the stream.
     pub fn new(
         name: impl Into<PathBuf>,
         stream: impl Read + Send + 'static,
@@ -89,7 +89,7 @@ impl Input {
         Ok(Self { name, decoder })
     }
 
-    /// The keys that end with `separator`, unchanged: lines, if that is a newline. [`Lines`] cuts them without a copy.
+    /// The keys that end with `separator`, unchanged: lines, if that is a newline. [`Lines`] cuts them without copying.
     /// Fails at a key that is longer than [`LONGEST`].
     pub fn lines(self, separator: u8) -> impl Iterator<Item = Result<Batch, Error>> {
         let Self { name, decoder } = self;
@@ -140,22 +140,22 @@ impl Records {
         of_source!(&mut self.0, source => source.next())
     }
 
-    /// Whether [`next`](Self::next) may have to wait: the buffer holds no end of a record.
+    /// Whether [`next`](Self::next) may have to wait: the buffer contains no end of a record.
     pub fn may_wait(&self) -> bool {
         of_source!(&self.0, source => source.may_wait())
     }
 
-    /// The line on which the last record began, or the row of a Parquet file that it was; both from 1.
+    /// The line on which the last record began, or its row in a Parquet file; both from 1.
     pub fn line(&self) -> u64 {
         of_source!(&self.0, source => source.line())
     }
 
-    /// The header of CSV as it is in the input, without the newline that ends it; `None` if the input has no header.
+    /// The header of CSV as in the input, without the final newline; `None` if the input has no header.
     pub fn header(&self) -> Option<&[u8]> {
         of_source!(&self.0, source => source.header())
     }
 
-    /// Number of bytes taken from the content, after decompression. For a Parquet file, the bytes of its keys.
+    /// How many bytes of content were consumed, after decompression. For a Parquet file, the bytes of its keys.
     pub fn offset(&self) -> u64 {
         of_source!(&self.0, source => source.offset())
     }
@@ -167,7 +167,7 @@ impl Records {
 }
 
 impl StreamRecords {
-    /// Goes on in an input that was read up to `position`, where `content` stands.
+    /// Continues an input that was read up to `position`, where `content` stands.
     pub(super) fn new(rules: &Rules, mut content: Content, position: Position) -> Result<Self, Error> {
         let kind = match &rules.format {
             Format::Lines(separator) => Kind::Lines(*separator),
@@ -316,7 +316,7 @@ pub(super) mod tests {
         found
     }
 
-    /// Checks that the keys are the same wherever reading is broken off and taken up.
+    /// Checks that the keys are the same wherever reading is interrupted and continued.
     pub(crate) fn assert_keys(input: &str, content: &[u8], expected: &[&str]) {
         let (found, positions) = keys(input, content, None).unwrap();
         assert_eq!(found, expected);

@@ -8,7 +8,7 @@ use super::summary::Tally;
 use super::time::TimeKind;
 use gowk::{Case, KeyRules};
 
-/// The byte between the fields of a key that has several: the unit separator of ASCII.
+/// The byte between the fields of a key with several fields: the unit separator of ASCII.
 pub const JOINT: u8 = 0x1f;
 
 /// How keys are found in an input.
@@ -23,10 +23,10 @@ pub struct Rules {
     pub skip_empty: bool,
     /// The most bytes that a key may have.
     pub max_key_length: usize,
-    /// The part of a record that says when its key was seen or how long it is kept, for a forgetting filter; `None` if the
-    /// clock and the filter say it.
+    /// The part of a record that says when its key was seen or how long it is kept, for a forgetting filter; `None` if
+    /// the clock and the filter determine that.
     pub time: Option<TimeField>,
-    /// What that part holds.
+    /// The kind of time in that part.
     pub time_kind: TimeKind,
 }
 
@@ -44,27 +44,26 @@ pub enum Format {
         header: bool,
         /// The byte between two fields.
         delimiter: u8,
-        /// Whether quotes around a field belong to the format, and not to the field. Tables with tabs between their fields
-        /// most often have no such quotes: there a quote is a character like any other.
+        /// Whether quotes around a field belong to the format, and not to the field. Tables with tabs between fields
+        /// usually have no such quotes: there a quote is an ordinary character.
         quotes: bool,
     },
     /// One JSON object on each line.
     Jsonl {
-        /// The names that lead to the key: a field of the line's object, a field of the object in that field, and so
-        /// on.
+        /// The names that lead to the key: a field of the line's object, a field of the object in that field, and so on.
         path: Vec<String>,
     },
     /// A Parquet file. Each row is a record, and the key is its value in one column: the bytes of a string or binary
-    /// value, an integer as decimal text, a boolean as `true` or `false`, a UUID as text. A record is its key: the only
-    /// other column that is read is [`Rules::time`]. Needs the feature `parquet`; jobs do not read this format.
+    /// value, an integer as decimal text, a boolean as `true` or `false`, a UUID as text. A record consists of its key:
+    /// the only other column that is read is [`Rules::time`]. Needs the feature `parquet`; jobs do not read this format.
     Parquet {
-        /// The name of the column, or the names of the structs around it and its own.
+        /// The name of the column, or the names of the enclosing structs followed by its own.
         path: Vec<String>,
     },
 }
 
 /// The part of a record that says when its key was seen: RFC 3339, or the number of seconds or milliseconds since 1970. A
-/// number below 10^11 counts seconds (these are in the year 5138), any other below 10^14 milliseconds (10^11 of them are in
+/// number below 10^11 counts seconds (10^11 s are in the year 5138), any other below 10^14 milliseconds (10^11 ms are in
 /// March 1973). In Parquet also a timestamp, which counts as UTC if it has no time zone, or a date, which counts as its
 /// first moment in UTC.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,13 +86,13 @@ pub enum Column {
 }
 
 impl Rules {
-    /// Rules that take keys of this format unchanged.
+    /// Rules for this format that leave keys unchanged.
     pub fn new(format: Format) -> Self {
         let (key, max_key_length) = (KeyRules::default(), crate::keys::LONGEST);
         Self { format, key, skip_empty: false, max_key_length, time: None, time_kind: TimeKind::Seen }
     }
 
-    /// The same rules for records whose times are in this field: a field of JSON or a column of Parquet, written as for
+    /// The same rules, with times in this field: a field of JSON or a column of Parquet, written as for
     /// [`Format::jsonl`], or a column of CSV, by its name or its number from 1. `None` for lines, which have no fields.
     pub fn with_time(mut self, field: &str, kind: TimeKind) -> Option<Self> {
         self.time_kind = kind;
@@ -109,8 +108,8 @@ impl Rules {
         Some(self)
     }
 
-    /// Skips a record whose field is empty, or whose key is too long by these rules. Trims other keys as the rules say,
-    /// and changes nothing else: [`KeyRules::normal`] does.
+    /// Skips a record whose field is empty, or whose key is too long by these rules. Trims other keys as the rules say;
+    /// [`KeyRules::normal`] makes the other changes.
     #[inline]
     pub(super) fn judge(&self, found: &mut Found<'_>) {
         let Found::Key { key, record, .. } = found else { return };
@@ -126,7 +125,7 @@ impl Rules {
         }
     }
 
-    /// The problem of an input in which no record has a key. Most likely, the name of a field or the format is wrong. `None`
+    /// The problem of an input in which no record has a key. Probably the name of a field or the format is wrong. `None`
     /// if some records have a key, or if all records are empty.
     pub fn none_found(&self, records: &Tally) -> Option<InputProblem> {
         let Tally { keys: 0, no_field, no_time, malformed, too_long, .. } = *records else { return None };
@@ -147,7 +146,7 @@ impl Rules {
         }
     }
 
-    /// The error for a record on `place` that has no key, where each must have one; `None` if that is no error.
+    /// The error for a record on `place` that has no key although each must have one; `None` if that is no error.
     pub fn missing(&self, skip: &Skip, place: String) -> Option<InputProblem> {
         match (skip, &self.time) {
             (Skip::NoField, _) => {
@@ -171,7 +170,7 @@ impl Rules {
 
     /// A hash of the rules. Rules that find other records or keys have another hash.
     ///
-    /// The cursor keeps the hash: the head of `cursor.rs` says what is hashed.
+    /// The cursor stores the hash. The head of `cursor.rs` says what is hashed.
     pub(super) fn hash(&self) -> u64 {
         xxh3_64(&self.encode())
     }
@@ -195,13 +194,13 @@ impl Rules {
                 bytes.push(2);
                 path.iter().for_each(|name| encode_name(name, &mut bytes));
             }
-            // No cursor keeps this: jobs refuse the format.
+            // No cursor stores this: jobs refuse the format.
             Format::Parquet { path } => {
                 bytes.push(3);
                 path.iter().for_each(|name| encode_name(name, &mut bytes));
             }
         }
-        // The longest lifetime is the filter's, and not an option of the job.
+        // The longest lifetime belongs to the filter, and is no option of the job.
         let is_lifetime = matches!(time_kind, TimeKind::Lifetime(_));
         match time {
             None => {}
@@ -236,13 +235,13 @@ fn names(path: &str) -> Vec<String> {
 }
 
 impl Format {
-    /// JSON Lines whose key is at this path: names with dots between them. A dot or a backslash after a backslash is a
-    /// part of the name: `user\.name` is one name.
+    /// JSON Lines whose key is at this path: names separated by dots. A dot or a backslash after a backslash is a part of
+    /// the name: `user\.name` is one name.
     pub fn jsonl(path: &str) -> Self {
         Self::Jsonl { path: names(path) }
     }
 
-    /// Parquet whose key is the column at this path, which is written as for [`jsonl`](Self::jsonl).
+    /// Parquet whose key is the column at this path, written as for [`jsonl`](Self::jsonl).
     pub fn parquet(path: &str) -> Self {
         Self::Parquet { path: names(path) }
     }
@@ -255,7 +254,8 @@ impl Format {
         }
     }
 
-    /// Whether a field that reads so is missing: an empty one is. A key of several fields is missing if all of them are.
+    /// Whether a field with this text is missing: an empty field is. A key of several fields is missing if all of them
+    /// are.
     fn is_missing(&self, key: &[u8]) -> bool {
         match self {
             Self::Lines(_) => false,
@@ -299,7 +299,7 @@ impl TimeField {
         Self::Path(names(path))
     }
 
-    /// The field or column, for messages.
+    /// The field or column, in the form that messages show.
     pub fn shown(&self) -> String {
         match self {
             Self::Column(column) => column.shown(),
@@ -314,7 +314,7 @@ impl Column {
         number.map_or(Self::Name(text), Self::Number)
     }
 
-    /// The column after `tag` or, if it is given by its name, the next tag.
+    /// Appends the column: its number after `tag`, or its name after the next tag.
     fn encode(&self, tag: u8, bytes: &mut Vec<u8>) {
         match self {
             Self::Number(index) => {
@@ -328,7 +328,7 @@ impl Column {
         }
     }
 
-    /// The index of a column given by its number.
+    /// The index of a column that was given by number.
     pub(super) const fn number(&self) -> usize {
         match self {
             Self::Number(index) => *index,

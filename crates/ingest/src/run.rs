@@ -41,39 +41,38 @@ pub struct Ingest<'a> {
 }
 
 impl<'a> Ingest<'a> {
-    /// Runs `job` as it is.
+    /// Runs `job` unchanged.
     pub fn new(job: &'a Job) -> Self {
         let (options, restart) = (Options::new(), Vec::new());
         Self { job, options, restart, forget_missing: false, new_output: false }
     }
 
-    /// The options for opening the filter. The job file's own options for creating it take precedence.
+    /// Options for opening the filter. The job file's options for creating it take precedence.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// Reads this input from its start again. Its keys stay in the filter.
+    /// Reads this input from the start again. Its keys stay in the filter.
     pub fn restart(mut self, input: impl Into<PathBuf>) -> Self {
         self.restart.push(input.into());
         self
     }
 
-    /// Forgets inputs that were read to their end and no longer exist, to make room in the metadata. If such an input
-    /// comes back, it is read again.
+    /// Forgets inputs that were read to the end and no longer exist, to make room in the metadata. If such an input
+    /// reappears, it is read again.
     pub fn forget_missing(mut self, forget: bool) -> Self {
         self.forget_missing = forget;
         self
     }
 
-    /// Begins new outputs, and forgets what was written to the old ones. A run fails if an output file still has bytes
-    /// in it.
+    /// Begins new outputs, and forgets what was written to the old ones. A run fails if an output file is not empty.
     pub fn new_output(mut self, anew: bool) -> Self {
         self.new_output = anew;
         self
     }
 
-    /// What [`run`](Self::run) would do. Changes nothing, but recovers a filter whose writer died.
+    /// What [`run`](Self::run) would do. Changes nothing, except that it recovers a filter whose writer died.
     pub fn plan(&self) -> Result<Plan, Error> {
         ownership::check_outputs(self.job)?;
         let found = destination::metadata(self.job, &self.options)?;
@@ -94,12 +93,12 @@ impl<'a> Ingest<'a> {
         Ok(Plan { inputs, failed, filter_exists, output, refused, rejects })
     }
 
-    /// Reads all that is new in the inputs, until the end or until `watch` breaks, and commits it.
+    /// Reads everything new in the inputs, until the end or until `watch` breaks, and commits it.
     ///
-    /// After an error the commits before it stay, and the next run continues from the last one. An error after a commit
+    /// After an error the earlier commits remain, and the next run continues from the last one. An error after a commit
     /// is [`Error::Partly`]. If it is unknown whether a commit is durable, the error is [`Error::InDoubt`].
     pub fn run(&self, watch: &mut Watch<'_>) -> Result<Summary, Error> {
-        // Finds most mistakes before it waits for the filter or creates one.
+        // Finds most mistakes before waiting for the filter or creating one.
         ownership::check_outputs(self.job)?;
         let inputs = inputs::all(self.job)?;
         // Only opening it shows whether there is a store in a bucket.
@@ -110,7 +109,7 @@ impl<'a> Ingest<'a> {
         let mut target = Destination::open(self.job, &self.options)?;
         let rules = destination::known(self.job, target.key_rules()?)?;
         let mut job = self.job.following(rules);
-        // Fails unless the filter forgets, before anything is written.
+        // Fails before anything is written if the filter does not forget.
         match &mut job.rules {
             Rules { time: None, .. } => {}
             Rules { time_kind: TimeKind::Lifetime(most), .. } => *most = target.longest_lifetime()?,
@@ -124,7 +123,7 @@ impl<'a> Ingest<'a> {
         let begins = match self.outputs(&cursor) {
             Ok(begins) => begins,
             Err(error) => {
-                // Another run of the job may have written to the outputs since this one looked into the store.
+                // Another run of the job may have written to the outputs since this run opened the store.
                 target.check_not_overtaken(&entry)?;
                 return Err(error);
             }
@@ -144,7 +143,7 @@ impl<'a> Ingest<'a> {
         }
         check_room(self.job, &metadata, &cursor, &tasks)?;
         let _kept_from_others = target.claim(&entry, begins.iter().flatten())?;
-        // Creates the outputs at once, so that they exist after any run.
+        // Creates the outputs at once, so that they exist after every run.
         let mut outputs = [None, None, None];
         for ((output, begin), kind) in outputs.iter_mut().zip(begins).zip(OutputKind::ALL) {
             let header = header.clone().filter(|_| job.has_records(kind));
@@ -164,7 +163,7 @@ impl<'a> Ingest<'a> {
         engine.run(pump)
     }
 
-    /// The header that outputs of whole records have to begin with, if any; fails if one begins with another record.
+    /// The header with which outputs of whole records must begin, if any. Fails if one begins with another record.
     fn check_header(&self, tasks: &[Task], outputs: &[Option<Begin>; 3]) -> Result<Option<Vec<u8>>, Error> {
         let header = plan::header(self.job, tasks)?;
         if let (Some(header), Some(dialect)) = (&header, self.job.header_dialect()) {

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes hashed at the start of the part read, and again at its end.
+/// How many bytes are hashed at the start of the part read, and as many at its end.
 const BLOCK: u64 = 64 * 1024;
 
 /// The hash of a length, the first block and the last.
@@ -14,7 +14,7 @@ const BLOCK: u64 = 64 * 1024;
 pub(super) struct Signature(pub(super) u64);
 
 impl Signature {
-    /// The signature of the first `length` bytes of the file, which must exist.
+    /// The signature of the file's first `length` bytes, which must exist.
     pub(super) fn of(file: &File, length: u64) -> io::Result<Self> {
         let mut hash = Xxh3::new();
         hash.update(&length.to_le_bytes());

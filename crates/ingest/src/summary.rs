@@ -9,7 +9,7 @@ use super::lines::Skip;
 use gowk::store::Requests;
 use gowk::{Error, Info};
 
-/// Counts of records, by what became of them. In JSON, the names of counts of records without a key begin with `skipped_`.
+/// Counts of records, by outcome. In JSON, the names of counts of records without a key begin with `skipped_`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
@@ -17,7 +17,7 @@ pub struct Tally {
     pub keys: u64,
     /// Keys that were not seen before.
     pub new: u64,
-    /// New keys that the filter has no room for. They are in the outputs, and not in the filter.
+    /// New keys that found no room in the filter. They are in the outputs, and not in the filter.
     pub refused: u64,
     /// Records skipped because their key is empty.
     #[serde(rename = "skipped_empty")]
@@ -99,16 +99,16 @@ pub enum Event<'a> {
         /// Keys that this run has taken from the inputs.
         keys: u64,
     },
-    /// An input is not read to its end. The run goes on with the next one, and ends with [`crate::Error::Inputs`].
+    /// An input is not read to the end. The run continues with the next one, and ends with [`crate::Error::Inputs`].
     Failed {
-        /// Why.
+        /// The reason.
         error: &'a crate::Error,
     },
-    /// The filter has no room for a key. The run goes on with the next key; no run tries this key again.
+    /// The filter has no room for a key. The run continues with the next key; no run tries this key again.
     Refused {
         /// The input.
         input: &'a Path,
-        /// The key's number in the input, counted from 1. If the input has grown, only the keys added are counted.
+        /// The key's number in the input, counted from 1. If the input has grown, only the added keys are counted.
         number: u64,
         /// The key.
         key: &'a [u8],
@@ -123,9 +123,9 @@ pub enum Event<'a> {
 pub struct Progress<'a> {
     /// The input being read; `None` before the first.
     pub input: Option<&'a Path>,
-    /// Bytes of the inputs, as they are on the disk, that this run has read.
+    /// How many bytes of the inputs, as on the disk, this run has read.
     pub bytes: u64,
-    /// Bytes that the run has to read, by the lengths of the inputs at its start.
+    /// How many bytes the run must read, by the lengths of the inputs at its start.
     pub of_bytes: u64,
     /// The records found by this run.
     pub tally: Tally,
@@ -139,11 +139,11 @@ pub struct InputSummary {
     pub path: PathBuf,
     /// The records found in the input, also by earlier runs that stopped within it.
     pub tally: Tally,
-    /// Whether it was read to its end.
+    /// Whether the input was read to the end.
     pub finished: bool,
-    /// Bytes of a last record without an end, which is left for a later run.
+    /// How many bytes a last record without an end has. It is left for a later run.
     pub unfinished: u64,
-    /// Whether it was replaced or cut, so that this run has read it from its start.
+    /// Whether the input was replaced or cut, so that this run read it from the start.
     pub restarted: bool,
 }
 
@@ -153,13 +153,13 @@ pub struct InputSummary {
 pub struct Summary {
     /// The inputs that the run has read from.
     pub inputs: Vec<InputSummary>,
-    /// Inputs that earlier runs had read to their end, and that have not grown since.
+    /// How many inputs earlier runs had read to the end, and have not grown since.
     pub finished_before: u64,
     /// The records that this run has found.
     pub run: Tally,
     /// The records that all runs of the job have found.
     pub total: Tally,
-    /// Whether all inputs are read to their end; false if the run was stopped.
+    /// Whether all inputs are read to the end; false if the run was stopped.
     pub finished: bool,
     /// How long the run took.
     pub duration: Duration,
@@ -167,8 +167,8 @@ pub struct Summary {
     pub committing: Duration,
     /// The filter after the run.
     pub filter: Info,
-    /// The most bytes that a key was allowed to have.
+    /// How many bytes a key was allowed to have.
     pub max_key_length: usize,
-    /// The requests that the run has made to the server of a store in a bucket; `None` for others.
+    /// How many requests the run has made to the server of a store in a bucket; `None` for others.
     pub requests: Option<Requests>,
 }

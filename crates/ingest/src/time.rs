@@ -1,4 +1,4 @@
-//! The time at which a key was seen, or the lifetime that it has from now on, as its record has it.
+//! The time at which a key was seen, or the lifetime that it has from now on, as text in its record.
 //!
 //! | text | read as |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | from 10^14 on, and below 10^17 | microseconds since 1970, as ClickHouse and Parquet have them |
 //! | from 10^17 on, and below 2^64 | nanoseconds since 1970, as OpenTelemetry has them |
 //!
-//! A number may have an exponent, as in `1.7778096e9`. An offset may also be `+0200` or `+02`. All other text is no time:
-//! also a date and time without its offset from UTC. A time before 1970 counts as the beginning of 1970: every filter has
-//! forgotten both.
+//! A number may have an exponent, as in `1.7778096e9`. An offset may also be `+0200` or `+02`. All other text is no time,
+//! not even a date and time without its offset from UTC. A time before 1970 counts as the beginning of 1970: every filter
+//! has forgotten both.
 //!
 //! A lifetime is a number of seconds, perhaps with a fraction or an exponent, or a whole number with a unit: `90d`, `12h`,
 //! `5m`, `30s`. All other text is no lifetime.
@@ -21,30 +21,30 @@ use chrono::DateTime;
 
 use super::creation::span;
 
-/// Numbers below this are seconds, numbers below a thousand times as much milliseconds, and so on.
+/// Numbers below this are seconds, numbers below a thousand times as much are milliseconds, and so on.
 pub(super) const SECONDS_BELOW: u64 = 100_000_000_000;
 
-/// What the record of a key says of its time.
+/// The time or lifetime in the record of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyTime {
-    /// The key was seen then.
+    /// The key was seen at this time.
     Seen(SystemTime),
-    /// The key is kept so long from now on.
+    /// The key is kept for this long from now on.
     Lifetime(Duration),
 }
 
-/// What the field of a time holds.
+/// The kind of time in a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TimeKind {
     /// When the key was seen.
     Seen,
-    /// How long the key is kept, at most this long; a longer lifetime is not valid.
+    /// How long the key is kept, at most this long. A longer lifetime is invalid.
     Lifetime(Duration),
 }
 
 impl TimeKind {
-    /// The time that a text gives; `None` if it gives none.
+    /// The time in a text; `None` if the text is none.
     pub(super) fn parse(self, text: &[u8]) -> Option<KeyTime> {
         match self {
             Self::Seen => parse(text).map(KeyTime::Seen),
@@ -54,7 +54,7 @@ impl TimeKind {
         }
     }
 
-    /// A time that stands for none.
+    /// A placeholder for a record without a time.
     pub(super) const fn none(self) -> KeyTime {
         match self {
             Self::Seen => KeyTime::Seen(UNIX_EPOCH),
@@ -63,14 +63,14 @@ impl TimeKind {
     }
 }
 
-/// The lifetime that a text gives; `None` if it gives none.
+/// The lifetime in a text; `None` if the text is none.
 fn lifetime(text: &[u8]) -> Option<Duration> {
     let text = text.trim_ascii();
     let seconds = number(text).or_else(|| with_exponent(text));
     seconds.map(|(seconds, nanos)| Duration::new(seconds, nanos)).or_else(|| span(str::from_utf8(text).ok()?))
 }
 
-/// The time that a text gives; `None` if it gives none.
+/// The time in a text; `None` if the text is none.
 pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
     let text = text.trim_ascii();
     let since = match number(text).or_else(|| with_exponent(text)) {
@@ -81,7 +81,7 @@ pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(since)
 }
 
-/// The time since 1970 that a number stands for. Its size gives the unit, from seconds to nanoseconds.
+/// The time since 1970 that a number means. Its size determines the unit, from seconds to nanoseconds.
 pub(super) const fn since(number: u64) -> Duration {
     match number {
         0..SECONDS_BELOW => Duration::from_secs(number),
@@ -94,18 +94,18 @@ pub(super) const fn since(number: u64) -> Duration {
 const MICROS_FROM: u64 = 1000 * SECONDS_BELOW;
 const NANOS_FROM: u64 = 1000 * MICROS_FROM;
 
-/// Like [`number`], for one with an exponent, as in `1.7778096e9`.
+/// Like [`number`], for a number with an exponent, as in `1.7778096e9`.
 fn with_exponent(text: &[u8]) -> Option<(u64, u32)> {
     let [first, ..] = text else { return None };
     if !first.is_ascii_digit() || !text.iter().any(|byte| matches!(byte, b'e' | b'E')) {
         return None;
     }
     let number: f64 = str::from_utf8(text).ok()?.parse().ok()?;
-    // Above this, a conversion would give another number.
+    // Above this, a conversion would change the number.
     (number < u64::MAX as f64).then(|| (number as u64, (number.fract() * 1e9) as u32))
 }
 
-/// Digits, and the nanoseconds that digits after a point make.
+/// A whole number, and the nanoseconds of a fraction after a point.
 fn number(text: &[u8]) -> Option<(u64, u32)> {
     let point = text.iter().position(|byte| *byte == b'.');
     let (whole, fraction) = match point {
@@ -121,7 +121,7 @@ fn digits(text: &[u8]) -> Option<u64> {
     is_number.then(|| str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-/// The nanoseconds of a fraction of a second; further digits are cut off.
+/// The nanoseconds of a fraction of a second, without further digits.
 fn nanos(fraction: &[u8]) -> Option<u32> {
     if fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
         return None;
@@ -141,7 +141,7 @@ fn rfc3339(text: &[u8]) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(since)
 }
 
-/// The text with its offset as RFC 3339 has it: `+0200` and `+02` become `+02:00`.
+/// The text with its offset in the form of RFC 3339: `+0200` and `+02` become `+02:00`.
 fn whole_offset(text: &str) -> String {
     let sign = text.len().saturating_sub(5);
     let (time, offset) =

@@ -15,7 +15,7 @@ use crate::source;
 
 #[derive(Serialize)]
 struct Found {
-    /// Records read, skipped ones included.
+    /// How many records were read, including skipped ones.
     read: u64,
     seen: u64,
     skipped: u64,
@@ -60,7 +60,7 @@ struct Done {
     total: Found,
     seconds: f64,
     commit_seconds: f64,
-    /// Bytes that this process had written to disks, outputs included, where the system counts them.
+    /// How many bytes this process had written to disks, including outputs, if the system counts them.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_written: Option<u64>,
     filter: FilterNow,
@@ -235,7 +235,7 @@ struct PlannedLine {
     input: String,
     length: u64,
     state: &'static str,
-    /// The byte at which reading goes on; if the input is half read, a byte of its decompressed content.
+    /// The byte at which reading continues; if the input was read in part, a byte of its decompressed content.
     from: u64,
 }
 

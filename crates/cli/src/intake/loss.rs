@@ -1,15 +1,16 @@
-//! How many new keys `dedup` is expected to lose: they look like other keys to the filter, and are not printed.
+//! How many new keys `dedup` probably loses: they look like other keys to the filter, and are not printed.
 
 use gowk_ingest::Destination;
 
 use crate::failure::Failure;
 
-/// New keys between two looks at the rate. The rate rises with the load, and only a little over this number of keys.
+/// How many new keys come between two readings of the rate. The rate rises with the load, and only a little over this
+/// number of keys.
 const EVERY: u64 = 1 << 16;
 
 /// The false-positive rate while keys come, and the expected number of keys lost.
 pub(crate) struct Loss {
-    /// The rate at the last look, and the number of new keys until then; `None` if the number is not asked for.
+    /// The rate at the last reading, and the number of new keys until then; `None` if the user did not ask for the loss.
     last: Option<(f64, u64)>,
     lost: f64,
 }
@@ -20,7 +21,7 @@ impl Loss {
         Ok(Self { last: rate.transpose()?.map(|rate| (rate, 0)), lost: 0.0 })
     }
 
-    /// Looks at the rate, if enough new keys came since the last look; `new` counts all new keys. The rate of a store is
+    /// Reads the rate, if enough new keys came since the last reading; `new` counts all new keys. The rate of a store is
     /// known only before and after its commit.
     pub(crate) fn look(&mut self, destination: &Destination, new: u64) {
         if self.last.is_some_and(|(_, before)| new - before >= EVERY) && !destination.is_store() {
@@ -28,7 +29,7 @@ impl Loss {
         }
     }
 
-    /// Looks at the rate now.
+    /// Reads the rate now.
     pub(crate) fn end(&mut self, destination: &Destination, new: u64) {
         let Some((rate, before)) = self.last else { return };
         let now = destination.info().map_or(rate, |info| info.expected_false_positive_rate);
@@ -38,7 +39,7 @@ impl Loss {
         self.last = Some((now, new));
     }
 
-    /// The expected number of keys lost; `None` if it is not asked for.
+    /// The expected number of lost keys; `None` if the user did not ask for it.
     pub(crate) fn expected(&self) -> Option<f64> {
         self.last.map(|_| self.lost)
     }

@@ -1,5 +1,5 @@
-//! The outputs of a run, as a filter remembers them: each commit holds how long they were, so that a run after a crash can
-//! cut off what was written after the last commit.
+//! The outputs of a run, as a filter remembers them. Each commit holds how long they were, so that a run after a crash
+//! can cut off what was written after the last commit.
 //!
 //! The entry `gowk/outputs` of the metadata has the filter's uuid, and for each output the hash of its canonical path, its
 //! length, and the hash of its last 4096 bytes, all u64 in little-endian order. The hashes are XXH3-64 with seed 0.
@@ -7,9 +7,9 @@
 //! Invariants:
 //!
 //! 1. Nothing is written to an output before a commit names it and its length.
-//! 2. The last commit of a run that ends names its outputs no more: what others append to them is never cut off.
-//! 3. A copy of the filter, which has another uuid, cuts off nothing: its outputs may have grown since. Nor does a filter,
-//!    if a run into another one has appended since.
+//! 2. The last commit of a run that ends well no longer names its outputs: what others append to them is never cut off.
+//! 3. A copy of the filter, which has another uuid, cuts off nothing: its outputs may have grown since. Nor does a filter
+//!    cut an output to which a run into another filter has appended since.
 
 use gowk_ingest::Destination;
 
@@ -18,18 +18,18 @@ use crate::output::{Output, Written};
 
 /// The entry of the metadata.
 const ENTRY: &str = "gowk/outputs";
-/// The most outputs that are remembered of runs that did not end; then the oldest is forgotten.
+/// The most outputs that are remembered of runs that did not end well. Beyond that, the oldest is forgotten.
 const MOST: usize = 64;
 const UUID: usize = 16;
 const LENGTH: usize = 24;
 
-/// The outputs of runs that did not end, the oldest first.
+/// The outputs of runs that did not end well, the oldest first.
 #[derive(Default)]
 pub(super) struct Outputs(Vec<Written>);
 
 impl Outputs {
-    /// Makes these outputs go on where the last commit left them, and commits that this run writes to them. Does nothing of
-    /// that for a store, which is committed once and at the end.
+    /// Makes these outputs continue where the last commit left them, and commits that this run writes to them. For a
+    /// store, which is committed once and at the end, does neither.
     pub(super) fn claim<'a>(
         destination: &mut Destination,
         outputs: impl Iterator<Item = &'a mut Output>,
@@ -57,7 +57,7 @@ impl Outputs {
         Ok(entry.strip_prefix(&uuid).and_then(decoded).unwrap_or_default())
     }
 
-    /// The output at its place, if a run did not end that wrote it.
+    /// The output at this path, if the run that wrote it did not end well.
     fn get(&self, path: u64) -> Option<Written> {
         self.0.iter().find(|output| output.path == path).copied()
     }

@@ -1,4 +1,4 @@
-//! The pictures of one filter. The pictures of entries are also drawn for all filters of a store together.
+//! The pictures of one filter. Pictures of entries are also drawn for all shards of a store together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::{foot, made, name, percent};
 const CELLS: usize = 768;
 /// Columns of a distribution: one for each hundredth of the load.
 const COLUMNS: usize = 100;
-/// The most damaged regions named one by one.
+/// How many damaged regions are named one by one at most.
 const NAMED: usize = 12;
 
 pub(super) fn page(path: &Path, reader: &Reader) -> Result<String, Failure> {
@@ -193,17 +193,17 @@ fn next_doubling(info: &Info) -> String {
     }
 }
 
-/// The number of keys that still find room.
+/// How many more keys find room.
 fn keys_left(info: &Info) -> u64 {
     ((info.slots_per_bucket.headroom() - info.load).max(0.0) * info.slots as f64) as u64
 }
 
-/// What to expect of the filter next. `then` says what happens when there is no room left.
+/// What to expect of the filter next. `then` says what happens when no room is left.
 pub(super) fn next(page: &mut Page, info: &Info, then: &str) {
     page.words("Next", &[format!("About {} more keys, {then}.", grouped(keys_left(info)))], false);
 }
 
-/// How the slots are used. `next` says what happens when there is no room left.
+/// How the slots are used. `next` says what happens when no room is left.
 pub(super) fn room(page: &mut Page, info: &Info, next: &str) {
     let slots = info.slots.max(1) as f64;
     let quarantined = info.quarantined_buckets * u64::from(info.slots_per_bucket.get());
@@ -238,7 +238,8 @@ pub(super) fn room(page: &mut Page, info: &Info, next: &str) {
     page.picture("Room", &words, &svg::bars("Slots by what they hold", &bars));
 }
 
-/// How many entries expire when, in a filter or store that forgets. `parts` may have several numbers for one time.
+/// How many entries expire at which time, in a filter or store that forgets. `parts` may have several counts for one
+/// time.
 pub(super) fn expiries(page: &mut Page, info: &Info, parts: impl IntoIterator<Item = Expiry>) {
     if info.kind != Kind::Forgetting {
         return;

@@ -1,8 +1,8 @@
-//! A page that needs no other file: it holds its style, fetches nothing and runs no script.
+//! A page that needs no other file: it contains its style, fetches nothing and runs no script.
 
 use std::fmt::Display;
 
-/// Colours by their meaning. Browsers that prefer dark get the second set; paper gets the first.
+/// Colours by their meaning. Browsers in dark mode get the second set; paper gets the first.
 const STYLE: &str = "\
 :root{--paper:#fff;--ink:#1d2129;--soft:#5c6470;--rule:#d9dde3;--main:#2f6db5;--other:#b98a2f;--bad:#c0392b;--bar:#eef1f5}\
 @media screen and (prefers-color-scheme:dark){:root{--paper:#16191e;--ink:#e6e8eb;--soft:#9aa3af;--rule:#363c45;\
@@ -24,7 +24,7 @@ border-bottom:1px solid var(--rule)}td:first-child,th:first-child{text-align:lef
 @media print{body{max-width:none;padding:0;-webkit-print-color-adjust:exact;print-color-adjust:exact}\
 section{break-inside:avoid}}";
 
-/// Text of any origin, escaped for a page.
+/// Text from anywhere, escaped for a page.
 pub(super) fn escaped(text: impl Display) -> String {
     let mut escaped = String::new();
     for c in text.to_string().chars() {
@@ -77,7 +77,7 @@ impl Page {
             &format!("<section>\n<h2>{heading}</h2>\n<p>{words}</p>\n<figure>{svg}</figure>\n</section>\n");
     }
 
-    /// Adds a table to the last section: names of its columns, and its rows.
+    /// Adds a table to the last section: the names of its columns, and its rows.
     pub(super) fn table(&mut self, names: &[&str], rows: &[Vec<String>]) {
         self.0.push_str("<table>\n<tr>");
         names.iter().for_each(|name| self.0 += &format!("<th>{}</th>", escaped(name)));
@@ -90,7 +90,7 @@ impl Page {
         self.0.push_str("</table>\n");
     }
 
-    /// Adds a section of words alone.
+    /// Adds a section that has only text.
     pub(super) fn words(&mut self, heading: &str, lines: &[impl Display], bad: bool) {
         let class = if bad { " class=\"bad\"" } else { "" };
         self.0 += &format!("<section>\n<h2>{}</h2>\n", escaped(heading));

@@ -14,9 +14,9 @@ use super::html::Page;
 use super::svg::{self, Bar, Cell, Point, Scale};
 use super::{foot, made, name, percent};
 
-/// The most shards that get a bar each; more shards are drawn as a map.
+/// How many shards get a bar each at most; more shards are drawn as a map.
 const BARS: usize = 32;
-/// The most versions on the line; only the newest are drawn.
+/// How many versions are drawn at most; only the newest are.
 const VERSIONS: usize = 60;
 
 /// The shards whose files are wrong, each with the reason; `None` for a run.
@@ -53,7 +53,7 @@ pub(super) fn page(path: &Path, reader: &StoreReader) -> Result<String, Failure>
             .collect(),
     };
     page.words("Damage", &lines, !wrong.is_empty());
-    // This opens each file, and fails if one is missing or wrong.
+    // Opens each file, and fails if one is missing or wrong.
     let entries = reader.filter_info();
     let then = "then its shards double, each when it is full, as far as their limits allow";
     entries.iter().for_each(|info| next(&mut page, info, then));

@@ -1,7 +1,7 @@
 //! Pictures: maps, bars and lines, as SVG that takes its colours from the page around it.
 //!
-//! Each has a title that says what it shows, for screen readers. A picture is 360 units wide, about as wide as a
-//! telephone shows it, so that text of 12 units is legible there. Text stands beside the drawing, never on it.
+//! Each picture has a title that says what it shows, for screen readers. A picture is 360 units wide, about as wide as a
+//! telephone shows it, so that text of 12 units is legible. Text stands beside the drawing, never on it.
 
 use super::html::escaped;
 
@@ -73,7 +73,7 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> String {
     picture(title, bars.len() as f64 * height, &inside)
 }
 
-/// Columns side by side, of heights from 0 to 1, above a scale that names some of them; and a mark.
+/// Columns side by side, of heights from 0 to 1, above a scale that names some of them; and one marked position.
 pub(super) fn columns(
     title: &str,
     heights: &[f64],
@@ -129,8 +129,8 @@ pub(super) enum Scale {
     Decades,
 }
 
-/// Points joined by a line, and a limit with its words. The scales show some of the values at the left, and some of the names
-/// below. The words of each point give its own.
+/// Points joined by a line, and a limit with its words. The scale at the left shows some of the values, and the scale
+/// below some of the names. The words of each point have its own value.
 pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f64, String)>) -> String {
     let (top, height, left, right) = (10.0, 130.0, 84.0, 32.0);
     let on_scale = |value: f64| if scale == Scale::Decades { value.max(1e-300).log10() } else { value };
@@ -174,7 +174,7 @@ pub(super) fn line(title: &str, scale: Scale, points: &[Point], limit: Option<(f
     let by_value = |one: &&Point, other: &&Point| one.value.total_cmp(&other.value);
     let ends = [points.iter().max_by(by_value), points.iter().min_by(by_value)];
     let ends = ends.into_iter().flatten().map(|point| (point.value, point.words.clone()));
-    // Each name at the height of its value, unless another one is there already.
+    // Each name stands at the height of its value, unless another one is already there.
     let mut taken: Vec<f64> = Vec::new();
     for (value, words) in limit.into_iter().chain(ends) {
         let at = y(value);

@@ -79,7 +79,7 @@ impl Create {
         Ok(())
     }
 
-    /// The options with what commits are to vacuum by, if anything.
+    /// The options, with the limits for vacuums by commits, if any.
     fn vacuumed(&self, options: Options) -> Options {
         if self.keep.is_none() && self.grace.is_none() {
             return options;

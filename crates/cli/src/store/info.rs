@@ -26,10 +26,10 @@ struct Facts<'a> {
     operation: &'a str,
     first: u64,
     tokens: Vec<Last<'a>>,
-    /// What a vacuum would remove; `None` in an object store, which would have to list all its names for that.
+    /// What a vacuum would remove; `None` in an object store, where finding that out would list all names.
     #[serde(skip_serializing_if = "Option::is_none")]
     vacuum: Option<Freed>,
-    /// What this run has asked a server for.
+    /// The requests that this run has made to a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     requests: Option<Requests>,
 }
@@ -87,7 +87,7 @@ pub(in super::super) fn print(
             }
         };
         let seed = seed.map(|seed| ("seed", seed));
-        // In a set each record is a key that comes.
+        // In a set, each record inserts a key.
         let entries = match (info.pending, description.kind) {
             (0, _) | (_, Kind::Set) => grouped(info.entries),
             _ => format!(

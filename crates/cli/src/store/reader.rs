@@ -8,7 +8,7 @@ use gowk::{Info, Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 use super::super::failure::Failure;
 use super::super::paths::is_store;
 
-/// The filter or store that a verb looks into.
+/// The filter or store in which a verb looks keys up.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
     Store(Box<StoreReader>),
@@ -37,7 +37,7 @@ impl AnyReader {
         }
     }
 
-    /// Its key rules.
+    /// The key rules of the filter or store.
     pub(in super::super) fn key_rules(&self, file: &Path) -> Result<KeyRules, Failure> {
         match self {
             Self::Filter(reader) => {

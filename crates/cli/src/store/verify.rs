@@ -27,7 +27,7 @@ pub(in super::super) struct Verified {
 struct Damaged {
     /// `None` for a run.
     shard: Option<u32>,
-    /// The number of damaged pages; `None` if the file cannot be opened, or differs from what the version says.
+    /// The number of damaged pages; `None` if the file cannot be opened, or differs from the version's description.
     pages: Option<u64>,
     /// The damaged pages of a run.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,11 +1,10 @@
-//! Invariants checked, of processes that bring overlapping keys to one store at the same time:
+//! Invariants checked, for processes that bring overlapping keys to one store at the same time:
 //!
-//! 1. `dedup` with a token prints each key in exactly one run that ends well, whoever is killed and run again. No run
-//!    fails for what the others do.
-//! 2. `dedup` prints no key, and `insert` counts none as new, that another process has committed meanwhile.
-//! 3. Without a token, a run whose keys were committed by others after it has printed them fails, and says that what it
-//!    printed is void.
-//! 4. If what was committed cannot be printed, the message says how to get it, and that way works.
+//! 1. `dedup` with a token prints each key in exactly one run that ends well, whichever processes are killed and run
+//!    again. No run fails because of the others.
+//! 2. `dedup` prints no key, and `insert` counts no key as new, that another process has committed during the run.
+//! 3. Without a token, a run fails if others committed its keys after it printed them. It says that its output is void.
+//! 4. If committed keys cannot be printed, the message says how to get them, and that way works.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -21,7 +20,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// Runs all batches of one process, one after the other, each until it ends well. Gives all that these runs printed.
+/// Runs all batches of one process in order, each until it ends well. Returns everything that these runs printed.
 fn claim(folder: &Folder, process: u32, batches: u32) -> Vec<String> {
     let mut random = thorough::seed(u64::from(process));
     let mut below = |limit: u64| {
@@ -39,7 +38,7 @@ fn claim(folder: &Folder, process: u32, batches: u32) -> Vec<String> {
             let mut child = command.stdin(Stdio::null()).stdout(out).spawn().unwrap();
             if below(3) == 0 {
                 std::thread::sleep(Duration::from_micros(below(40_000)));
-                // It may have ended.
+                // The process may have ended.
                 let _ = child.kill();
             }
             let ended = child.wait_with_output().unwrap();
@@ -81,7 +80,7 @@ fn keys_that_others_have_committed_meanwhile_are_not_new() {
         let mut first = folder.start(args);
         let (out, err) = (first.out_lines(), first.err_lines());
         first.give(&lines(0..10));
-        // The first process has chosen its base before it reads: it has opened the store.
+        // The first process has chosen its base before it reads input: the store is open.
         first.reads();
         assert_eq!(folder.run(&["dedup", "s"], lines(5..15)).done(), lines(5..15));
         folder.run(&["store", "compact", "s", "--all"], "").done();
@@ -112,7 +111,7 @@ fn what_could_not_be_printed_is_printed_by_the_same_command() {
     folder.run(&["insert", "s"], lines(5..20)).done();
     let again = folder.run(&args, lines(0..10));
     assert_eq!((again.code, again.text()), (Some(0), lines(0..10)));
-    // Without a token nothing is committed that could not be printed.
+    // Without a token, no key is committed that could not be printed.
     let mut command = folder.command(&["dedup", "s"]);
     let mut child = command.stdout(full()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), lines(50..60).as_bytes()).unwrap();
@@ -125,7 +124,7 @@ fn without_a_token_keys_that_another_process_brings_meanwhile_are_told_and_fail_
     let folder = folder();
     let mut command = folder.command(&["dedup", "s"]);
     let mut child = command.spawn().unwrap();
-    // More than a pipe takes: the run is held up while it prints.
+    // More than fits into a pipe: the run blocks while it prints.
     let keys = lines(0..20_000);
     let mut input = child.stdin.take().unwrap();
     let given = keys.clone();

@@ -2,14 +2,14 @@
 //!
 //! Invariants checked:
 //!
-//! 1. It folds what is due, or with `--all` whatever is pending; says what it did; and changes no answer. It refuses what is
-//!    no store, in one line that names it, with exit code 2.
-//! 2. Killed at any moment, it loses no key, and the store is whole. The next one does the work, and a vacuum removes what
-//!    is left behind.
-//! 3. Beside inserts, each of them commits every key exactly once, and no compaction fails.
-//! 4. A terminal shows how far it is; nothing else does.
-//! 5. `info`, `report` and the metrics tell runs, their records and bytes. `verify` and `report` name the damaged page of
-//!    a run and the remedy, beside what they say of the shards.
+//! 1. It folds what is due, or with `--all` everything pending, says what it did, and changes no answer. It refuses a
+//!    path that is no store, in one line that names it, with exit code 2.
+//! 2. Killed at any moment, it loses no key, and the store is whole. The next compaction does the work, and a vacuum
+//!    removes what is left behind.
+//! 3. While it runs beside inserts, each insert commits every key exactly once, and no compaction fails.
+//! 4. A terminal shows its progress; nothing else does.
+//! 5. `info`, `report` and the metrics show runs, their records and bytes. `verify` and `report` name the damaged page of
+//!    a run and the remedy, besides their findings in shards.
 
 use std::process::Stdio;
 use std::thread;
@@ -28,7 +28,7 @@ fn create(folder: &Folder, shards: &str, options: &[&str]) {
     folder.run(&[&create[..], &["--seed", "1"], options].concat(), "").done();
 }
 
-/// Runs of these keys, each from one commit.
+/// Makes runs of these keys, each by one commit.
 fn commit(folder: &Folder, keys: std::ops::Range<u32>, commits: u32) {
     let part = (keys.end - keys.start) / commits;
     for start in keys.step_by(part as usize) {
@@ -101,7 +101,7 @@ fn killed_at_any_moment_it_loses_nothing() {
     create(&folder, "16", &[]);
     let compact = ["store", "compact", "s", "--all", "--threads", "2"];
     let mut random = thorough::seed(1);
-    // How long one takes, so that kills come from its first moment to after its last.
+    // How long one compaction takes, so that the kills cover the time from its first moment to after its last.
     commit(&folder, 0..STEP, 2);
     let start = Instant::now();
     folder.run(&compact, "").done();
@@ -132,7 +132,7 @@ fn killed_at_any_moment_it_loses_nothing() {
     }
 }
 
-/// A record that were folded twice would count twice.
+/// A record folded twice would count twice.
 #[test]
 fn beside_inserts_each_key_counts_once() {
     const WRITERS: u32 = 3;

@@ -1,10 +1,10 @@
-//! Invariants checked, of the pages that users read:
+//! Invariants checked, for the pages that users read:
 //!
-//! 1. The commands of `README.md` and `docs/` run, in the order of their page, with the exit status and the files that the
-//!    page promises. Continuous integration runs cargo's, which are listed here with pip's, and installs the wheel that
-//!    pip would build.
+//! 1. The commands of `README.md` and `docs/` run, in the order of their page, with the exit status and the files that
+//!    the page promises. The commands of cargo and pip, which are listed here, are left to continuous integration: it
+//!    runs cargo's, and installs the wheel that pip would build.
 //! 2. Links between pages resolve.
-//! 3. The coprocess in `examples/` gets the right answer for each key, whatever bytes it has.
+//! 3. The coprocess in `examples/` gets the right answer for each key, whatever bytes the key has.
 //! 4. The words of the README's table are verbs of the tool, calls of the library and methods of the Python package.
 //! 5. The front page of `cargo doc` has the same table.
 
@@ -36,7 +36,7 @@ fn commands(text: &str) -> Vec<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
-/// Runs the commands of a page in one folder, each in a shell.
+/// Runs the commands of a page in one folder, each in a shell of its own.
 fn run(page_name: &str, folder: &Path) -> Vec<(String, i32, String)> {
     let tool = PathBuf::from(env!("CARGO_BIN_EXE_gowk"));
     let path = format!("{}:{}", tool.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -84,7 +84,7 @@ fn the_commands_of_the_readme_run() {
     let job = fs::read_to_string(root().join("examples/ingest.toml")).unwrap();
     fs::write(folder.join("job.toml"), job).unwrap();
     for (command, status, message) in run("README.md", folder) {
-        // The exit status of `check` says that it found neither key.
+        // `check` finds neither key, and its exit status says so.
         let expected = i32::from(command.starts_with("gowk check"));
         assert_eq!(status, expected, "{command}: {message}");
     }
@@ -127,7 +127,7 @@ fn the_commands_of_the_pages_run() {
     }
 }
 
-/// Each recipe gives what it promises.
+/// Each recipe does what it promises.
 #[test]
 fn the_recipes_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -156,7 +156,7 @@ fn the_recipes_run() {
     assert_eq!(tool(&["count", "digits.gowk", hash]), format!("7\t{hash}\n"));
     let once = ["once.jsonl", "fresh.jsonl", "odd.jsonl", "october-once.jsonl", "november-once.jsonl"];
     assert_eq!(once.map(|name| lines_of(folder, name)), [2, 1, 1, 2, 1]);
-    // The crawlers together fetch each URL once, and the second try fetches what the first did.
+    // Together the crawlers fetch each URL once, and the second try fetches what the first did.
     let fetched = ["fetch-1.txt", "fetch-2.txt"].map(|name| fs::read_to_string(folder.join(name)).unwrap());
     let mut all: Vec<&str> = fetched.iter().flat_map(|text| text.lines()).collect();
     all.sort_unstable();
@@ -164,7 +164,7 @@ fn the_recipes_run() {
     assert_eq!(fs::read_to_string(folder.join("fetch-1-again.txt")).unwrap(), fetched[0]);
 }
 
-/// A key may have a newline. Answers for each line would go out of step then.
+/// A key may contain a newline. Answers line by line would then get out of step.
 #[test]
 fn the_coprocess_answers_each_key() {
     let folder = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ fn links_to_files_of_the_project_resolve() {
     assert!(seen > 10, "{seen}");
 }
 
-/// The words of the table of verbs on a page: of each row its name, and for each column what is quoted there.
+/// The words of the table of verbs on a page: for each row its name, and for each column the quoted words.
 fn rows_of_the_table(text: &str) -> Vec<(String, Vec<Vec<String>>)> {
     let (_, table) = text.split_once("# The same words everywhere\n\n").unwrap();
     let rows = table.lines().take_while(|line| line.starts_with('|')).skip(2);
@@ -239,7 +239,7 @@ fn the_front_page_of_the_library_has_the_table_of_the_readme() {
     assert_eq!(readme.len(), front.len());
     for ((name, readme), (title, front)) in readme.iter().zip(&front) {
         assert_eq!(name, title);
-        // One column of the README has one key, many keys and iterators.
+        // One column of the README holds three columns of the front page: one key, many keys and iterator.
         assert_eq!([&front[0][..], &front[1], &front[2]].concat(), readme[0], "{name}");
         assert_eq!((&front[3], &front[4]), (&readme[1], &readme[2]), "{name}");
     }

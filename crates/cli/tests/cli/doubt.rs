@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::run::{Folder, Unprivileged, in_a_shell, lines, run, set_mode};
 
-/// There is room for the journal and the head of the filter file, but not for its pages: a commit cannot be applied.
+/// Leaves room for the journal and the head of the filter file, but not for its pages: a commit cannot be applied.
 const NOT_THE_PAGES: &str = "ulimit -f 180; exec \"$@\"";
 
 #[test]
@@ -32,8 +32,8 @@ fn keys_of_a_commit_that_is_durable_but_not_applied_are_said_to_be_committed() {
     assert_eq!(folder.run(&["count", "f", "x", "y", "z"], "").done(), "1\tx\n1\ty\n1\tz\n");
 }
 
-/// A folder that may not be read cannot be synced. The new file of a doubling has the filter's name, and may lose it in a
-/// power cut.
+/// A folder without read permission cannot be synced. The new file of a doubling then has the filter's name, and may lose
+/// it in a power cut.
 #[test]
 fn keys_of_a_commit_that_may_be_durable_are_said_to_be_in_doubt() {
     let Some(unprivileged) = Unprivileged::new() else {
@@ -44,7 +44,7 @@ fn keys_of_a_commit_that_may_be_durable_are_said_to_be_in_doubt() {
     set_mode(&folder.path(""), 0o777);
     let create = ["create", "f", "--capacity", "1000", "--slots-per-bucket", "2", "--seed", "1"];
     unprivileged.run(&folder, &create).done();
-    // One region has 16,384 slots: it is doubled after the commit of the first 8000 of these keys.
+    // One region has 16,384 slots: it doubles after the commit of the first 8000 of these keys.
     let args = ["dedup", "f", "--json", "--commit-every", "8000"];
     let mut dedup = unprivileged.start(&folder, &args);
     let (out, err) = (dedup.out_lines(), dedup.err_lines());
@@ -72,7 +72,7 @@ fn keys_of_a_commit_that_may_be_durable_are_said_to_be_in_doubt() {
         assert!(said[1].contains(words), "no {words:?} in {:?}", said[1]);
     }
     assert_eq!((said.len(), said[1].matches("Permission denied").count()), (2, 1), "{said:?}");
-    // Nothing was lost here, so the keys in doubt are there.
+    // Nothing was lost here, so the keys in doubt are in the filter.
     let info = folder.info("f");
     assert_eq!((&info["commit"], &info["generation"]), (&number.into(), &1.into()));
     folder.assert_holds("f", &lines(0..15_990));

@@ -1,4 +1,4 @@
-//! Invariants checked: the key is the field, or the trimmed, case-folded line; the tool prints whole records; two records
+//! Invariants checked: the key is the field, or the trimmed, case-folded line. The tool prints whole records. Two records
 //! have the same key if these parts are equal.
 
 use gowk::{Lookup, Reader};
@@ -26,13 +26,13 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     );
     folder.assert_holds("f", "http://a\nhttp://b\nhttp://\"c\"\n");
     folder.assert_lacks("f", "url\n1\n");
-    // A column given by its number has no header. Other separators work.
+    // With a column given by number, there is no header. Other separators work.
     let tabs = "url\tx\nhttp://a\ty\nurl\tz\r\n";
     let ended = folder.run(&["dedup", "g", "--csv", "1", "--delimiter", "\\t"], tabs);
     assert_eq!((ended.text().as_str(), ended.err.as_str()), ("url\tx\nhttp://a\ty\n", ""));
     let ended = folder.run(&["dedup", "g", "--csv=2", "--delimiter=;"], "a;b\r\nc;b\r\n");
     assert_eq!(ended.text(), "a;b\r\n");
-    // In a table with tabs a quote is a character, so that no row is lost in a field that has one.
+    // In a table with tabs a quote is an ordinary character, so that no row is lost in a field with a quote.
     let titles = "id\ttitle\n1\t\"Heroes\n2\tNew\n3\tThe \"Best\"\n4\tlast\n";
     let ended = folder.run(&["dedup", "t", "--csv", "id", "--delimiter", "\\t"], titles);
     assert_eq!((ended.text().as_str(), ended.err.as_str()), (titles, ""));
@@ -42,7 +42,7 @@ fn a_column_is_the_key_and_whole_records_are_printed() {
     let plain = ["dedup", "p", "--csv", "1", "--no-quotes"];
     assert_eq!(folder.run(&plain, "\"a,1\n\"b,2\n").done(), "\"a,1\n\"b,2\n");
     folder.assert_holds("p", "\"a\n\"b\n");
-    // Other verbs take the same keys.
+    // Other verbs find the same keys.
     let found = folder.run(&["check", "f", "--csv", "url", "-v"], "url,b\nhttp://new,1\nhttp://a,2\n");
     assert_eq!(found.text(), "url,b\nhttp://new,1\n");
     folder.run(&["create", "h", "--capacity", "1000", "--counting"], "").done();

@@ -1,10 +1,10 @@
 //! Invariants checked, of the tool and forgetting filters:
 //!
-//! 1. `create` and its dry run say the real range of time, and make the filter that they announce. `info` shows it.
-//! 2. `dedup` prints a key once, and again once it is forgotten; the options of another kind or time are refused.
-//! 3. A store forgets as a filter does, with times from records too. `sweep` and `store compact` bring it to the time of
-//!    the clock.
-//! 4. What does not know forgetting filters refuses them with exit code 2, and names file and remedy.
+//! 1. `create` and its dry run announce the real range of time, and make the filter that they announce. `info` shows it.
+//! 2. `dedup` prints a key once, and again after it is forgotten; it refuses the options of another kind or time.
+//! 3. A store forgets as a filter does, also with times from records. `sweep` and `store compact` advance it to the time
+//!    of the clock.
+//! 4. Verbs that do not support forgetting filters refuse them with exit code 2, and name file and remedy.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn the_newest_keys_are_kept() {
     assert_eq!(json["keep_newest"], serde_json::json!({"at_least": 10_000, "at_most": 11_669}));
     let info = folder.run(&["info", "f"], "").done();
     assert!(info.contains("forgetting: the newest keys") && info.contains(range), "{info}");
-    // One key in 3,000 is taken for another one.
+    // One key in 3,000 is mistaken for another one.
     let count = |arguments: &[&str], keys| folder.run(arguments, lines(keys)).done().lines().count();
     let metrics = folder.run(&["info", "--prometheus", "f"], "").done();
     assert!(
@@ -115,7 +115,7 @@ fn a_job_keeps_the_newest_keys() {
     folder.assert_holds("f", &lines(4_000..5_000));
 }
 
-/// Times of a second, so that keys are forgotten while the test waits: it takes as long as it takes, at least as long.
+/// Times of a second, so that keys are forgotten while the test waits. Waiting longer does no harm.
 #[test]
 fn dedup_prints_a_key_again_once_it_is_forgotten() {
     let folder = Folder::new();
@@ -152,7 +152,7 @@ fn a_filter_that_forgets_in_another_way_and_operations_that_cannot_are_refused()
     }
 }
 
-/// A leap is refused when it is longer than the window and a year. The option counts for stores, too.
+/// A leap is refused if it is longer than the window and longer than a year. The option also works for stores.
 #[test]
 fn a_filter_and_a_store_leap_over_years_if_the_clock_is_right() {
     let folder = Folder::new();
@@ -187,7 +187,7 @@ fn a_store_forgets_as_a_filter_does() {
         .run(&["create", "f", "--capacity", "1000", "--slots-per-bucket", "2", "--forget-after", "28d"], "")
         .done();
     let line = |(name, time): &(&str, &str)| format!("{{\"id\":\"{name}\",\"ts\":\"{time}\"}}\n");
-    // An epoch has two days; a late key is one of an epoch that has passed.
+    // An epoch has two days; a key of an epoch that has passed is late.
     let batches: [&[(&str, &str)]; 3] = [
         &[("a", "2026-03-01T00:00:00Z"), ("b", "2026-03-02T00:00:00Z"), ("a", "2026-03-20T00:00:00Z")],
         &[("a", "2026-04-03T00:00:00Z"), ("late", "2026-02-01T00:00:00Z"), ("c", "2026-03-10T00:00:00Z")],
@@ -220,7 +220,7 @@ fn a_store_forgets_as_a_filter_does() {
     }
     let held = |to: &str| folder.run(&["check", to, "a", "b", "c"], "").text();
     assert_eq!((held("s"), held("f")), ("a\nb\nc\n".to_owned(), "a\nb\nc\n".to_owned()));
-    // By the clock, all of them were seen too long ago; the option is for a test that runs years later.
+    // By the clock, all keys were seen too long ago. The option is for a test that runs years later.
     let told = folder.run(&["store", "compact", "s", "--clock-is-right"], "").done();
     assert_eq!(told, "0 shards folded, 0 bytes written, version 5\n");
     assert_eq!(held("s"), "");
@@ -236,7 +236,7 @@ fn a_store_forgets_as_a_filter_does() {
     }
 }
 
-/// Three months of records, most of them in order, some up to six weeks late, and a few from the future.
+/// Three months of records, mostly in order, some up to six weeks late, and a few from the future.
 fn three_months() -> Vec<(u64, u64)> {
     let (start, days) = (1_772_323_200, 92);
     let mut state = 7_u64;
@@ -249,7 +249,7 @@ fn three_months() -> Vec<(u64, u64)> {
         for _ in 0..14 {
             let back = if below(10) == 0 { below(42 * 86_400) } else { below(3600) };
             let ahead = if below(2000) == 0 { 200 * 365 * 86_400 } else { 0 };
-            // Four in ten keys are new; most others come from few keys.
+            // Four in ten keys are new; most others come from a few keys.
             let key = match below(10) {
                 0..4 => 1_000_000 + records.len() as u64,
                 4..8 => below(50),
@@ -289,8 +289,8 @@ fn expected(records: &[(u64, u64)], refresh: bool) -> (Vec<usize>, usize, usize)
     (new, late, early)
 }
 
-/// The bounds that `info` tells, whatever the epochs: when the latest time so far is 30 days after a key was stored, it is
-/// new again, and not before 28 days.
+/// The bounds that `info` shows, whatever the epochs: a key is new again once the latest time is 30 days after it was
+/// stored, and not before 28 days.
 fn check_bounds(records: &[(u64, u64)], new: &[usize], refresh: bool) {
     let (day, mut latest, mut stored) = (86_400, 0, std::collections::HashMap::<u64, u64>::new());
     for (at, (key, time)) in records.iter().enumerate().filter(|(_, (_, time))| *time < 2_000_000_000) {

@@ -1,5 +1,5 @@
-//! Invariants checked: the bytes between two separators are one key; `check` selects every inserted key, in the order of
-//! the input; exit codes say whether any key was selected or absent.
+//! Invariants checked: the bytes between two separators are one key. `check` selects every inserted key, in the order of
+//! the input. Exit codes say whether any key was selected or absent.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -61,7 +61,7 @@ fn lines_are_keys_byte_for_byte() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
     folder.run(&["insert", "f"], b"cr\r\n\nbytes\xff\xfe\nlast").done();
     assert_eq!(folder.info("f")["entries"], 4);
-    // The empty line is a key, the last newline is optional, the CR belongs to its key.
+    // The empty line is a key, the last newline is optional, and the CR belongs to its key.
     assert_eq!(folder.run(&["check", "f", "", "last", "cr\r"], "").done(), "\nlast\ncr\r\n");
     assert_eq!(folder.run(&["check", "f", "cr"], "").code, Some(1));
     let bytes = OsStr::from_bytes(b"bytes\xff\xfe");
@@ -214,8 +214,8 @@ fn each_commit_is_reported_with_its_number_and_the_keys_taken() {
     assert_eq!(commits(&folder.run(&["dedup", "f", "--json"], "").err), "");
 }
 
-/// Past `--memory`, keys are committed after the pieces of input that were taken together. All changes fit into a quarter
-/// of the machine's memory.
+/// Beyond `--memory`, the pieces of input that were taken together are committed. A quarter of the machine's memory is
+/// enough for all changes.
 #[test]
 fn changes_that_take_more_memory_than_allowed_are_committed() {
     let folder = Folder::with_filter(&["--capacity", "4_000_000"]);

@@ -1,14 +1,14 @@
 //! Processes of the tool, killed with SIGKILL.
 //!
-//! Invariants checked, on sets and counting filters in turns:
+//! Invariants checked, alternately on sets and counting filters:
 //!
 //! 1. After a kill at any moment, the filter opens, is whole, and has every key of every reported commit.
 //! 2. No temporary file is left. A clean close leaves an empty journal.
 //! 3. A reader beside a writer never reports a committed key absent, whether the writer inserts, doubles the file, or is
 //!    killed.
 //!
-//! 30 kills, with `GOWK_THOROUGH=1` 100. `GOWK_KILLS=2000 cargo test --release --test cli kills -- --nocapture` makes 2000
-//! in all. `GOWK_HAMMER=60` looks keys up for a minute beside a live writer, and prints the longest lookup.
+//! 30 kills, or 100 with `GOWK_THOROUGH=1`. `GOWK_KILLS=2000 cargo test --release --test cli kills -- --nocapture` makes
+//! 2000 in all. `GOWK_HAMMER=60` looks keys up for a minute beside a live writer, and prints the longest lookup.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -21,17 +21,17 @@ use gowk::{Kind, Lookup, Options, Reader};
 
 use crate::thorough;
 
-/// How many kills a test makes: `share` tenths of all.
+/// How many kills a test makes: `share` tenths of all kills.
 fn kills(share: u64) -> u64 {
     let all = std::env::var("GOWK_KILLS").ok().and_then(|kills| kills.parse().ok());
     let all = all.unwrap_or_else(|| thorough::size("kills", 30, 100));
     let kills = all * share / 10;
-    // Not by `println!`, which the test harness captures.
+    // Avoids `println!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "{kills} of {all} kills");
     kills
 }
 
-/// Random moments.
+/// Random points in time.
 struct Random(u64);
 
 impl Random {
@@ -87,7 +87,7 @@ fn kill_after(mut child: Child, commits: u64, more: Duration) -> u64 {
     std::thread::sleep(more);
     child.kill().unwrap();
     child.wait().unwrap();
-    // Keys reported between the last line read and the kill are committed too.
+    // Keys reported between the last line read and the kill are also committed.
     for line in lines.map_while(Result::ok).filter(|line| line.ends_with('}')) {
         committed = reported(&line).unwrap_or(committed);
     }
@@ -105,7 +105,7 @@ fn check_whole(filter: &Path, committed: u64) {
 
 const KINDS: [Kind; 2] = [Kind::Set, Kind::Counting];
 
-/// The two kinds take turns.
+/// The two kinds alternate.
 fn kind_of(round: u64) -> Kind {
     KINDS[round as usize % KINDS.len()]
 }
@@ -128,7 +128,7 @@ fn killed_inserts_lose_no_reported_commit() {
         let child = start_insert(&filter, &keys, every);
         let commits = random.below(all_keys / every);
         let committed = kill_after(child, commits, Duration::from_micros(random.below(40_000)));
-        // Most commits have this many keys. A commit after ten seconds has fewer.
+        // Most commits have this many keys. A commit by time, after ten seconds, has fewer.
         assert!(commits == 0 || committed > 0);
         check_whole(&filter, committed);
         let mut writer = Options::new().open_existing(&filter).unwrap();
@@ -190,7 +190,7 @@ fn readers_beside_killed_writers(kind: Kind, kills: u64) {
     write_keys(&keys, all_keys);
     let mut random = Random::new();
     create(&filter, kind, 20_000);
-    // Each run inserts all keys and is killed. A committed key stays committed.
+    // Each run inserts all keys and is killed. A committed key remains committed.
     let (committed, done) = (AtomicU64::new(0), AtomicBool::new(false));
     let lookups = std::thread::scope(|scope| {
         let readers: Vec<_> = (0..2)
@@ -223,7 +223,7 @@ fn readers_beside_killed_writers(kind: Kind, kills: u64) {
     check_whole(&filter, committed.into_inner());
 }
 
-/// What the lookups beside a live writer found.
+/// The results of the lookups beside a live writer.
 #[derive(Default)]
 struct Hammered {
     commits: u64,
@@ -238,7 +238,7 @@ fn hammer(filter: &Path, committed: &AtomicU64, done: &AtomicBool, newest: u64) 
     let (mut lookups, mut longest) = (0, Duration::ZERO);
     while !done.load(Ordering::Relaxed) {
         let keys = committed.load(Ordering::Acquire);
-        // The newest keys, whose regions are being written, and some older ones.
+        // The newest keys, whose regions are being written, and some older keys.
         for i in (keys.saturating_sub(newest)..keys).chain((0..keys).step_by(997)) {
             let start = Instant::now();
             assert!(reader.contains(key(i).as_bytes()).unwrap(), "key {i} of {keys}");
@@ -249,7 +249,7 @@ fn hammer(filter: &Path, committed: &AtomicU64, done: &AtomicBool, newest: u64) 
     (lookups, longest)
 }
 
-/// Fills small filters one after the other, each for four doublings or more, so that doublings never stop.
+/// Fills small filters one after the other, each through at least four doublings, so that doublings never stop.
 /// `GOWK_HAMMER=60` does so for a minute.
 #[test]
 fn checks_beside_a_live_writer_never_miss_a_committed_key() {

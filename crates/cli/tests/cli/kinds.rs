@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::run::{Folder, lines};
 
-/// How each kind is asked for, and its name.
+/// The options that request each kind, and the kind's name.
 const KINDS: [(&[&str], &str); 2] = [(&[], "set"), (&["--counting"], "counting")];
-/// With these options, no test here meets a false positive.
+/// With these options, no test in this file meets a false positive.
 const EXACT: [&str; 4] = ["--slots-per-bucket", "2", "--seed", "7"];
 
 /// A folder with a filter and a store of each kind: `set`, `counting`, `store-set`, `store-counting`.
@@ -27,7 +27,7 @@ fn of_all_kinds() -> Folder {
     folder
 }
 
-/// Checks for exit code 2 and these words; nothing may be printed or changed.
+/// Checks for exit code 2 and these words, and that nothing is printed or changed.
 #[track_caller]
 fn refused(folder: &Folder, args: &[&str], input: &str, words: &[&str]) {
     let before = folder.snapshot();
@@ -89,7 +89,7 @@ fn long_inputs_are_counted_as_short_ones_are() {
         let counted = folder.run(&["count", store], lines(0..60_000)).done();
         let sum: u32 =
             counted.lines().map(|line| line.split('\t').next().unwrap().parse::<u32>().unwrap()).sum();
-        // A count is never too low. A few are too high, by another key's entry.
+        // A count is never too low. A few are too high, because of another key's entry.
         assert!((copies..copies + 100).contains(&sum), "{store}: {sum}");
     }
 }
@@ -116,7 +116,7 @@ fn counting_is_refused_by_sets() {
         let words = [&format!("/{file}: is a set, "), "a counting filter", "`--counting`"];
         refused(&folder, &["dedup", file, "--counting"], "a\nb\n", &words);
         refused(&folder, &["dedup", file, "--counting", "--capacity", "5", "--json"], "a\nb\n", &words);
-        // Even if there is no key.
+        // Refused even without any key.
         refused(&folder, &["dedup", file, "--counting"], "", &words);
     }
 }
@@ -130,7 +130,7 @@ fn removal_is_refused_by_sets_and_takes_one_copy_elsewhere() {
             [&format!("/{file}: is a set, but removing keys needs a counting filter"), "`--counting`"];
         refused(&folder, &["remove", file, "a"], "", &words);
         refused(&folder, &["remove", file], "absent\n", &words);
-        // Even if there is no key, or very many.
+        // Refused even without any key, or with very many.
         refused(&folder, &["remove", file], "", &words);
         refused(&folder, &["remove", file, "--json"], &lines(0..50_000), &words);
         folder.assert_holds(file, "a\n");

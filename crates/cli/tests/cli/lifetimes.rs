@@ -1,10 +1,10 @@
-//! Invariants checked, of keys that come with lifetimes of their own:
+//! Invariants checked, for keys with individual lifetimes:
 //!
-//! 1. `dedup` and `insert` into filters and stores, from CSV and JSON, keep each key until the latest of its expiries, and
-//!    have forgotten it `forget_within` later. An exact model over the days to come says what must be there.
-//! 2. A record whose lifetime is missing, unreadable or longer than the filter keeps keys has no key: it is counted, and
+//! 1. `dedup` and `insert` into filters and stores, from CSV and JSON, keep each key until the latest of its expiries,
+//!    and have forgotten it `forget_within` later. An exact model of the coming days says which keys must be present.
+//! 2. A record whose lifetime is missing, unreadable or longer than the filter keeps keys has no key. It is counted, and
 //!    kept, rejected or refused as `--missing` says.
-//! 3. What has no use for lifetimes refuses them before any key comes.
+//! 3. Verbs and kinds that cannot use lifetimes refuse them before any key comes.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::run::Folder;
 const DAY: u64 = 86_400;
 const WINDOW: u64 = 30 * DAY;
 
-/// Key and lifetime of each record, each key some three times.
+/// Key and lifetime of each record. Each key occurs some three times.
 fn records() -> Vec<(u64, u64)> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |end| {
@@ -27,7 +27,8 @@ fn records() -> Vec<(u64, u64)> {
     (0..3000).map(|_| (below(1000), below(WINDOW + 1))).collect()
 }
 
-/// The lifetime in one of the ways to write it, rounded down where the unit is coarse; and what it stands for.
+/// The lifetime written in one of the allowed ways, rounded down if the unit is coarse; and the lifetime that the text
+/// means.
 fn written(index: usize, lifetime: u64) -> (String, u64) {
     match index % 4 {
         0 => (lifetime.to_string(), lifetime),
@@ -37,7 +38,7 @@ fn written(index: usize, lifetime: u64) -> (String, u64) {
     }
 }
 
-/// Which of the keys 0 to 999 are there so many days from now.
+/// Which of the keys 0 to 999 will be present after this many days.
 fn there(folder: &Folder, file: &str, days: u64) -> Vec<bool> {
     let later = SystemTime::now() + Duration::from_secs(days * DAY);
     let options = Options::new().with_clock(move || later);
@@ -46,7 +47,7 @@ fn there(folder: &Folder, file: &str, days: u64) -> Vec<bool> {
         let store = Store::open_with(folder.path(file), &options).unwrap();
         return store.read().unwrap().at_time(later).contains_batch(&keys).unwrap();
     }
-    // A copy: sweeping brings the file to a time which the tool's clock would refuse.
+    // A copy: sweeping advances the file to a time that the tool's clock would refuse.
     std::fs::copy(folder.path(file), folder.path("copy")).unwrap();
     let mut writer = options.open_existing(folder.path("copy")).unwrap();
     writer.sweep().unwrap();
@@ -72,7 +73,7 @@ fn each_key_stays_until_the_latest_of_its_expiries_as_an_exact_model_says() {
         *last = stands_for.max(*last);
     }
     let before = SystemTime::now();
-    // The same records in two runs, so that later ones also prolong what an earlier commit holds.
+    // The same records in two runs, so that the second run also prolongs keys of an earlier commit.
     let half = csv.match_indices('\n').nth(1500).unwrap().0 + 1;
     let halves = [csv[..half].to_owned(), format!("id,ttl\n{}", &csv[half..])];
     let mut printed = 0;

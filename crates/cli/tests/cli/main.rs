@@ -20,7 +20,7 @@
 //! - `report`: the page of `gowk report`.
 //! - `stores`: the verbs on stores.
 //! - `timed`: keys that come with their times, for filters that forget.
-//! - `told`: the secret seed is shown only on demand; `verify` names the next step.
+//! - `told`: the secret seed is shown only on request; `verify` names the next step.
 //! - `traps`: arguments and inputs that are easily mistaken for something else.
 //! - `whole_filters`: verbs that look at or make a whole filter.
 //! - `windows`: `dedup` over several filters.

@@ -1,10 +1,11 @@
 //! Merges that grow, and shrinks, in processes that are killed.
 //!
 //! Invariants checked: after a kill at any moment, the filter is the old one, or, once the new file has the name, the new
-//! one. It is whole. The next writer removes the files that the dead one has left.
+//! one. It is whole. The next writer removes the files that the dead one left.
 //!
-//! Both kinds are tested. 40 times, with `GOWK_THOROUGH=1` 100 times, a process is killed before a given call that changes
-//! the disk, among them every call of the publication. 25 times, or 100 times, the tool is killed at a random moment.
+//! Both kinds are tested. 40 times (100 times with `GOWK_THOROUGH=1`) a process is killed before a given call that
+//! changes the disk, including every call of the publication. 25 times (or 100 times) the tool is killed at a random
+//! moment.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
@@ -59,7 +60,7 @@ fn assert_whole(reader: &Reader, keys: &[KeyHash]) {
     assert!(found.iter().all(|found| *found), "a key is lost");
 }
 
-/// Stops before one of the calls that change the disk.
+/// A disk that stops before one of the calls that change it.
 #[derive(Debug)]
 struct Stopping {
     stop_at: usize,
@@ -122,7 +123,7 @@ impl Disk for Stopping {
     }
 }
 
-/// Sends a line to the parent. The test harness prints to the same pipe, hence the mark.
+/// Sends a line to the parent. The test harness prints to the same pipe, so the line is marked.
 fn say(message: &str) {
     println!("\n:: {message}");
     io::stdout().flush().unwrap();
@@ -164,10 +165,10 @@ fn child_stopped_at(test: &str, verb: &str, dir: &Path, stop_at: usize) -> Strin
     word
 }
 
-/// A filter, and what it may be after a kill.
+/// A filter, and the states in which a kill may leave it.
 struct Scene {
     dir: tempfile::TempDir,
-    /// Whether a filter is the old one; panics if it is neither the old nor the new one.
+    /// Whether a filter is the old one. Panics if it is neither the old nor the new one.
     is_old: Box<dyn Fn(&Path) -> bool>,
 }
 
@@ -189,7 +190,7 @@ impl Scene {
             }
             let along = ALONG.map(|key| reader.contains(hash(key)).unwrap());
             if kind == Kind::Counting {
-                // The tool inserts no other keys with the merge.
+                // When the tool merges, it inserts no other keys.
                 let along = along.iter().filter(|found| **found).count() as u64;
                 let kept: u64 = if is_old { 350_000 } else { 710_000 + along };
                 assert_eq!(info.copies, kept);
@@ -246,7 +247,7 @@ impl Scene {
         let (steps, renamed) = whole.split_once(' ').unwrap();
         let (steps, renamed): (usize, usize) = (steps.parse().unwrap(), renamed.parse().unwrap());
         let kills = thorough::size("kills at steps of a merge or a shrink", 40, 100);
-        // Each step from the sealing of the new file on, twice. The other kills are spread evenly over the steps before.
+        // Each step from the sealing of the new file on, twice. The other kills are spread evenly over the earlier steps.
         let late = renamed.saturating_sub(10)..steps;
         let early = kills - 2 * late.len();
         let early = (0..early).map(|number| number * late.start / early);
@@ -292,7 +293,7 @@ impl Scene {
         let whole = (0..4).map(|_| run()).min().unwrap_or_default();
         let kills = thorough::size("kills at moments of a merge or a shrink", 25, 100);
         let (mut runs, mut deaths, mut old) = (0, 0, 0);
-        // If the machine has become busier, all kills come early. Then later moments are tried too.
+        // If the machine has become busier, all kills come early. Then tries later moments, too.
         for slower in [1.1, 2.2, 4.4, 8.8] {
             for number in 0..kills {
                 self.restore();

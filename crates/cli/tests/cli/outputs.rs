@@ -1,11 +1,11 @@
-//! Invariants checked, of files given with `--output`:
+//! Invariants checked, for files given with `--output`:
 //!
-//! 1. `dedup` appends to its file, and syncs it before it commits: after `kill -9` the same command cuts off what was
-//!    not committed and goes on, so that each new line is there once.
-//! 2. The file of `check` and `count` appears at the end, whole; until then, and after a failure or a kill, an older one
-//!    is what it was.
-//! 3. No file takes the place of one that the command reads or writes, nor of any filter's or store's.
-//! 4. One run at a time writes to a file, and none cuts off what another one has appended.
+//! 1. `dedup` appends to its file, and syncs it before it commits. After `kill -9` the same command cuts off the
+//!    uncommitted lines and continues, so that the file has each new line once.
+//! 2. The file of `check` and `count` appears at the end, whole. Until then, and after a failure or a kill, an older file
+//!    is unchanged.
+//! 3. No output replaces a file that the command reads or writes, nor a file of any filter or store.
+//! 4. One run at a time writes to a file, and none cuts off what another run has appended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ fn read(folder: &Folder, name: &str) -> String {
     fs::read_to_string(folder.path(name)).unwrap()
 }
 
-/// Waits until this holds.
+/// Waits until the condition holds.
 #[track_caller]
 fn wait_until(mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -41,7 +41,7 @@ fn dedup_appends_new_keys_to_its_file() {
     }
     folder.run(&["dedup", "g", "-0", "-o", "null"], "a\0b\nc\0").done();
     assert_eq!(read(&folder, "null"), "a\0b\nc\0");
-    // Nobody needs a standard output then.
+    // With an output, standard output is not needed.
     let ended = std::process::Command::new("sh")
         .args(["-c", "exec \"$0\" dedup f -o 'of f' d >&-", env!("CARGO_BIN_EXE_gowk")])
         .current_dir(folder.path(""))
@@ -77,7 +77,7 @@ fn dedup_goes_on_with_its_file_after_a_kill() {
         let feeding = thread::spawn(move || {
             use std::io::Write;
             let mut stdin = stdin;
-            // It fails when the process is killed.
+            // The write fails when the process is killed.
             let _ = stdin.write_all(all.as_bytes());
             stdin
         });
@@ -89,7 +89,7 @@ fn dedup_goes_on_with_its_file_after_a_kill() {
     let new = read(&folder, "new");
     let found: BTreeSet<&str> = new.lines().collect();
     let absent: Vec<&str> = keys.lines().filter(|key| !found.contains(key)).collect();
-    // A few of these keys look the same to the filter as one before.
+    // A few of these keys look the same to the filter as an earlier one.
     assert!(absent.len() < 20, "{} keys are in no line: {:?}", absent.len(), absent.first());
     folder.assert_holds("f", &keys);
 }
@@ -105,7 +105,7 @@ fn the_file_of_a_lookup_appears_whole_at_the_end() {
     let files = || fs::read_dir(folder.path("")).unwrap().count();
     let before = (inode("out"), files());
     for verb in ["check", "count"] {
-        // The answers are written out before more input is waited for, and the file is the old one all the same.
+        // The answers are written before the command waits for more input, but the file is still the old one.
         let mut running = folder.start(&[verb, "f", "-o", "link"]);
         running.give("a\nc\n");
         wait_until(|| {
@@ -117,10 +117,10 @@ fn the_file_of_a_lookup_appears_whole_at_the_end() {
             nameless.any(|file| file.metadata().is_ok_and(|file| file.len() > 0))
         });
         assert_eq!(read(&folder, "out"), "old");
-        // Killed, it leaves nothing.
+        // A killed command leaves nothing.
         running.kill();
         assert_eq!((read(&folder, "out").as_str(), inode("out"), files()), ("old", before.0, before.1));
-        // Nor does a failure leave anything.
+        // A failed command leaves nothing, either.
         let longest = "x".repeat((16 << 20) + 1);
         folder.run(&[verb, "f", "-o", "out"], format!("a\n{longest}\n")).refused(&["line 2 is longer"]);
         assert_eq!((read(&folder, "out").as_str(), inode("out"), files()), ("old", before.0, before.1));
@@ -135,7 +135,7 @@ fn the_file_of_a_lookup_appears_whole_at_the_end() {
     assert_eq!((none.code, read(&folder, "out").as_str()), (Some(1), ""));
     folder.run(&["check", "f", "--json", "-o", "new", "a"], "").done();
     assert!(read(&folder, "new").starts_with("{\"keys\":1,"));
-    // What is no file is written to as it is, and an input may be replaced: it was read by then.
+    // A device is written to directly, and an input may be replaced: it was read before.
     assert_eq!(folder.run(&["check", "f", "-o", "/dev/stdout", "a"], "").done(), "a\n");
     fs::write(folder.path("keys"), "b\nx\n").unwrap();
     folder.run(&["check", "f", "-v", "--input", "keys", "-o", "keys"], "").done();
@@ -166,7 +166,7 @@ fn dedup_writes_each_new_line_to_its_file_exactly_once_whatever_kills_it() {
             let least = if file == "new" { part as u64 * 200_000 } else { 1000 };
             wait_until(|| fs::metadata(folder.path(file)).is_ok_and(|new| new.len() > least));
             running.kill();
-            // As a crash leaves it: half a line after the last commit.
+            // The state after a crash: half a line after the last commit.
             let mut bytes = fs::read(folder.path(file)).unwrap();
             bytes.extend(b"key 99");
             fs::write(folder.path(file), bytes).unwrap();
@@ -176,7 +176,7 @@ fn dedup_writes_each_new_line_to_its_file_exactly_once_whatever_kills_it() {
         let bytes = fs::read(folder.path(file)).unwrap();
         let new = if file == "new" { bytes } else { zstd::decode_all(&bytes[..]).unwrap() };
         assert!(String::from_utf8(new).unwrap() == keys, "{file}: other lines than those given, or twice");
-        // What others append after a run has ended stays.
+        // Lines that others append after a run has ended remain.
         let mut more = fs::OpenOptions::new().append(true).open(folder.path(file)).unwrap();
         std::io::Write::write_all(&mut more, b"mine\n").unwrap();
         assert_eq!(folder.run(&dedup, &keys).done(), "");
@@ -191,7 +191,7 @@ fn what_a_killed_run_has_left_is_cut_off_by_its_own_filter_alone() {
     running.give("a\n");
     wait_until(|| fs::metadata(folder.path("new")).is_ok_and(|new| new.len() == 2));
     running.kill();
-    // A copy, another filter, and a file that was changed: nothing is cut off.
+    // With a copy, with another filter, and for a changed file: nothing is cut off.
     folder.run(&["copy", "f", "copy"], "").done();
     for (filter, key) in [("copy", "b"), ("other", "c")] {
         folder.run(&["dedup", filter, "-o", "new", key], "").done();
@@ -232,7 +232,7 @@ fn other_filters_and_files_of_stores_are_no_outputs() {
             ended.refused(&["standard output: is ", "redirect it to another file"]);
         }
         if own == "s/shards/new" {
-            // The shell has made it.
+            // The shell created the file.
             assert_eq!(read(&folder, own), "");
             fs::remove_file(folder.path(own)).unwrap();
         }
@@ -257,10 +257,10 @@ fn standard_output_is_not_an_input() {
             assert_eq!(read(&folder, "io"), "a\nb\n", "{verb}: {line}");
         }
     }
-    // Two outputs are two files.
+    // Two outputs must be two files.
     let twice = "exec \"$@\" --csv 1 --rejects out >> out";
     run(&mut in_a_shell(&folder, twice, &["dedup", "f"]), b"a\n").refused(&["--rejects"]);
-    // A terminal or a pipe may be both.
+    // A terminal or a pipe may be both outputs.
     assert_eq!(folder.run(&["check", "f", "-o", "-", "a"], "").done(), "a\n");
     assert_eq!(folder.run(&["dedup", "f", "-o", "-", "c"], "").done(), "c\n");
     folder.run(&["dedup", "f", "--csv", "1", "--rejects", "-"], "d\n").refused(&["--rejects"]);
@@ -329,7 +329,7 @@ fn a_file_begins_with_the_header_of_its_records() {
         folder.run(&[&check[..], &["found"]].concat(), "url,id\na,9\nc,8\n").done();
         assert_eq!(read(&folder, "found"), "url,id\na,9\n");
     }
-    // A device too.
+    // A device may be both, too.
     let ended = folder.run(&[&check[..], &["/dev/stdout"]].concat(), "url,id\na,9\nc,8\n");
     assert_eq!(ended.done(), "url,id\na,9\n");
 }
@@ -360,7 +360,7 @@ fn no_file_of_the_command_is_an_output() {
         let ended = folder.run(&[&["dedup", "f"], &rows[..], &["./x"], others].concat(), "a\n");
         assert_eq!(ended.code, Some(2), "{others:?}: {ended:?}");
     }
-    // Nor is a further filter, which is only read, an output.
+    // A further filter, which is only read, cannot be an output, either.
     for (verb, output) in [("dedup", "--output"), ("dedup", "--refused"), ("check", "--output")] {
         folder.run(&[verb, "f", "--filter", "keys.gowk", output, "keys.gowk"], "a\n").refused(&[
             "gowk: keys.gowk: is ",
@@ -379,7 +379,7 @@ fn no_file_of_the_command_is_an_output() {
             .refused(&["x: is the file given with --output", "--rejects"]);
     }
     assert!(folder.snapshot() == before);
-    // A device is no file.
+    // A device is not a file.
     let null =
         ["dedup", "f", "--csv", "1", "-o", "/dev/null", "--refused", "/dev/null", "--rejects", "/dev/null"];
     folder.run(&null, "a\n").done();
@@ -400,7 +400,7 @@ fn what_a_run_into_another_filter_has_appended_is_not_cut_off() {
         running.kill();
         folder.run(&["dedup", other, "-o", &new, "theirs"], "").done();
         folder.run(&["dedup", "f", "-o", &new, &format!("{other}1")], "").done();
-        // A line may be there twice then, and none is lost.
+        // A line may then occur twice, but none is lost.
         assert_eq!(read(&folder, &new), format!("{other}1\ntheirs\n{other}1\n"));
     }
 }
@@ -428,7 +428,7 @@ fn a_file_is_the_output_of_one_run_at_a_time() {
     running.kill();
     assert_eq!(read(&folder, "new"), "a\n");
     folder.run(&["dedup", "g", "-o", "new", "b"], "").done();
-    // Nor does a job write to a file that another run has.
+    // A job does not write to a file of another run, either.
     fs::rename(folder.path("new"), folder.path("old")).unwrap();
     let mut running = folder.start(&["dedup", "f", "-o", "new"]);
     let is_locked = || {
@@ -458,7 +458,7 @@ fn a_page_or_manual_takes_the_place_of_the_old_one_whole() {
     folder.run(&["man", "man1"], "").done();
     assert!(read(&folder, "man1/gowk.1").contains(".TH gowk 1"));
     assert_eq!(read(&folder, "kept too"), "old");
-    // What is in the place of a page and is a filter's stays.
+    // A filter's file in the place of a page is not replaced.
     fs::remove_file(folder.path("man1/gowk-dedup.1")).unwrap();
     folder.run(&["copy", "f", "man1/gowk-dedup.1"], "").done();
     folder.run(&["man", "man1"], "").refused(&["gowk-dedup.1: is a filter"]);

@@ -1,6 +1,6 @@
-//! Invariants checked: of a Parquet file the values of the column are printed; a null is a record that lacks the field; a
-//! filter and a store take the same keys; a file that cannot be read is one line on standard error that names the file
-//! and the place, and takes no key after the damage; without the feature `parquet` the files are refused by name.
+//! Invariants checked: for a Parquet file, the values of the column are printed. A null is a record that lacks the field.
+//! A filter and a store get the same keys. A file that cannot be read is one line on standard error that names the file
+//! and the place, and no key after the damage is taken. Without the feature `parquet` such files are refused by name.
 
 use std::path::PathBuf;
 
@@ -60,12 +60,12 @@ mod read {
         folder.run(&["create", "counting", "--capacity", "1000", "--counting"], "").done();
         folder.run(&[&["insert", "counting", "--column", "even"], &INPUT[..]].concat(), "");
         assert_eq!(folder.run(&["count", "counting", "true"], "").done(), "13\ttrue\n");
-        // Several files, of any row groups and codecs, are one input; values may end with NUL.
+        // Several files, with any row groups and codecs, are one input. Values may end with NUL.
         let both = ["--input", "duckdb-zstd.parquet", "--input", "arrow-v1.parquet", "-0", "--stats"];
         let ended = folder.run(&[&["dedup", "both", "--column", "url"], &both[..]].concat(), "");
         assert_eq!(ended.text(), column("url").replace('\n', "\0"));
         assert!(ended.err.contains("read 68, new 20, seen 48, refused 0, without a key 12"), "{ended:?}");
-        // Case and white space are left out of keys, and not of what is printed.
+        // Case and white space are ignored in keys, but printed.
         let ended =
             folder.run(&[&["dedup", "case", "--trim", "-i", "--column", "url"], &INPUT[..]].concat(), "");
         assert_eq!(ended.text(), column("url"));
@@ -90,7 +90,7 @@ mod read {
 
     #[test]
     fn keys_are_forgotten_by_the_times_in_another_column() {
-        // The row of day n, from 10 to 49, has the key k and n % 6: each key comes again after 6 days.
+        // The row of day n, from 10 to 49, has the key k and n % 6: each key recurs after 6 days.
         let folder = folder();
         let timed = ["--column", "bytes", "--time-column", "at"];
         let ended = folder.run(
@@ -147,7 +147,7 @@ mod read {
         std::fs::write(folder.path("text"), "a\nb\n").unwrap();
         let whole = std::fs::read(folder.path("arrow-v1.parquet")).unwrap();
         std::fs::write(folder.path("cut"), &whole[..whole.len() - 9]).unwrap();
-        // Here the decoder itself panics.
+        // This damage makes the decoder itself panic.
         let mut panics = whole;
         panics[445] ^= 2;
         std::fs::write(folder.path("panics"), panics).unwrap();

@@ -38,7 +38,7 @@ fn a_second_writer_is_refused_at_once_also_through_a_symlink_or_waits() {
     let out = first.out_lines();
     first.give("a\nb\n");
     assert_eq!([out.next(), out.next()], ["a", "b"]);
-    // The filter is created by its first commit, which may still be under way.
+    // The filter is created by its first commit, which may not be over yet.
     becomes_true(|| folder.path("f").exists());
     std::os::unix::fs::symlink("f", folder.path("link")).unwrap();
     for args in [["insert", "f", "c"], ["remove", "link", "a"], ["dedup", "link", "c"]] {
@@ -49,7 +49,7 @@ fn a_second_writer_is_refused_at_once_also_through_a_symlink_or_waits() {
 
     let mut waiting =
         [folder.start(&["insert", "link", "c", "--wait"]), folder.start(&["insert", "f", "d", "--wait=90"])];
-    // Without waiting, they would most likely have failed by now.
+    // Without waiting, they would most likely have failed already.
     thread::sleep(Duration::from_millis(300));
     assert!(waiting.iter_mut().all(|second| second.has_ended().is_none()));
     drop(first.stdin.take());
@@ -75,7 +75,7 @@ fn a_waiting_writer_can_be_interrupted() {
 
 #[test]
 fn signals_commit_what_was_taken_although_input_is_awaited() {
-    // The tool waits for input until the next commit is due; with nothing to commit, without end.
+    // The tool waits for input until the next commit is due, or without end if there is nothing to commit.
     for (name, code, commit_every) in
         [("INT", 130, "9"), ("TERM", 143, "9"), ("HUP", 129, "9"), ("INT", 130, "2")]
     {
@@ -121,7 +121,7 @@ fn check_and_count_answer_at_once_as_a_coprocess() {
     }
 }
 
-/// `nohup`, and a script for its background processes, start the tool in this way.
+/// `nohup` starts the tool in this way, and so does a script for its background processes.
 #[test]
 fn signals_that_were_ignored_stay_ignored() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
@@ -137,7 +137,7 @@ fn signals_that_were_ignored_stay_ignored() {
     folder.assert_holds("f", "a\nb\nc\n");
 }
 
-/// Sends SIGTERM again and again to a writer whose output nobody reads. Returns how it ends.
+/// Sends SIGTERM repeatedly to a writer whose output nobody reads. Returns how the writer ends.
 fn terminated_after(pause: Duration) -> ExitStatus {
     let folder = Folder::new();
     let mut dedup = folder.start(&["dedup", "f"]);
@@ -163,7 +163,8 @@ fn terminated_after(pause: Duration) -> ExitStatus {
 
 #[test]
 fn a_second_signal_kills() {
-    // A signal before the output is stuck ends the process in the usual way. Then this waits longer and tries again.
+    // A signal that comes before the output is stuck ends the process in the usual way. Then waits longer and tries
+    // again.
     let mut tries = (0..8).map(|power| terminated_after(Duration::from_millis(1 << power)));
     let killed = tries.find(|status| {
         assert!(status.signal() == Some(15) || status.code() == Some(143), "{status}");
@@ -172,14 +173,14 @@ fn a_second_signal_kills() {
     assert!(killed.is_some());
 }
 
-/// A child that another test has just started holds all pipes of this process until it runs its own program, so that a write
-/// into a closed one may succeed. Then this tries again.
+/// A child that another test has just started holds all pipes of this process until it executes its own program, so that
+/// a write into a closed pipe may succeed. Then the test tries again.
 #[test]
 fn a_closed_output_rolls_back_what_was_not_committed() {
     assert!((0..8).any(|_| ends_at_a_closed_output()));
 }
 
-/// False if the process does not learn that its output is closed.
+/// Returns false if the process does not learn that its output is closed.
 fn ends_at_a_closed_output() -> bool {
     let folder = Folder::new();
     let mut dedup = folder.start(&["dedup", "f", "--commit-every", "2", "--json"]);
@@ -237,7 +238,7 @@ fn a_key_whose_line_cannot_be_written_is_not_remembered() {
     folder.assert_lacks("f", "a\nb\n");
 }
 
-/// Neither can be written, and what comes first is told.
+/// Neither can be written, and the first failure is reported.
 #[test]
 fn the_output_is_written_before_the_records_that_have_no_key() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
@@ -245,7 +246,7 @@ fn the_output_is_written_before_the_records_that_have_no_key() {
     let check = ["check", "f", "--json-field", "id", "--rejects", "/dev/full"];
     let input = b"{\"id\":\"a\"}\nno JSON\n";
     let ended = run(folder.command(&check).stdout(File::create("/dev/full").unwrap()), input);
-    // The end of the input may be told before, but nothing else.
+    // The end of the input may be reported before, but nothing else.
     let told = "gowk: standard input: 1 malformed records, for /dev/full";
     let errors: Vec<&str> = ended.err.lines().filter(|line| *line != told).collect();
     let is_the_output = |error: &str| error.starts_with("gowk: standard output: cannot write: ");
@@ -269,7 +270,7 @@ fn keys_are_not_printed_into_the_filter_itself() {
     }
 }
 
-/// `subprocess.DEVNULL` of Python opens the null device for reading and writing.
+/// Python's `subprocess.DEVNULL` opens the null device for reading and writing.
 #[test]
 fn keys_may_go_to_the_null_device_however_it_is_opened() {
     for nowhere in ["exec \"$@\" 1<>/dev/null", "exec \"$@\" > /dev/null"] {
@@ -280,7 +281,7 @@ fn keys_may_go_to_the_null_device_however_it_is_opened() {
     }
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     folder.run(&["insert", "f", "a"], "").done();
-    // Other verbs print no keys that they remember.
+    // Other verbs do not print the keys that they store.
     let ended = run(&mut in_a_shell(&folder, "exec \"$@\" >&-", &["insert", "f"]), b"c\n");
     ended.done();
     let ended = run(&mut in_a_shell(&folder, "exec \"$@\" >&-", &["check", "f", "-q", "c"]), b"");
@@ -355,7 +356,7 @@ fn reported_commits_are_seen_beside_the_writer_and_survive_its_death() {
     const STEP: u32 = 20_000;
     let folder = Folder::new();
     for round in 0..4 {
-        // The filter is small, so that it doubles meanwhile.
+        // The filter is small, so that it doubles during the run.
         let dedup = ["dedup", "f", "--capacity", "10_000", "--json", "--commit-every", &STEP.to_string()];
         let mut dedup = folder.start(&dedup);
         let err = dedup.err_lines();

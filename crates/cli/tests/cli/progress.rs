@@ -1,5 +1,5 @@
-//! Invariants checked: a run reports what it has done on standard error, on a terminal or on request; standard output has
-//! keys alone. `script`, from util-linux, provides the terminal.
+//! Invariants checked: a run reports its work on standard error, on a terminal or on request. Standard output has only
+//! keys. `script`, from util-linux, provides the terminal.
 
 use std::process::{Command, Stdio};
 
@@ -57,7 +57,7 @@ pub(crate) fn on_a_terminal(folder: &Folder, line: &str) -> Option<String> {
     }
     let mut script = Command::new("script");
     script.args(["-qec", &format!("stty cols 120; {}", line.replace("gowk", env!("CARGO_BIN_EXE_gowk")))]);
-    // Without a terminal of the caller, there may be no TERM, and then no bars.
+    // If the caller has no terminal, TERM may be unset, and then there are no bars.
     script.arg("/dev/null").current_dir(folder.path("")).env("TERM", "xterm");
     script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ended = run(&mut script, b"");
@@ -86,10 +86,10 @@ fn a_terminal_shows_how_far_it_is_and_standard_output_has_only_keys() {
                 == if input == "--input keys" { lines(0..300_000) } else { String::new() }
         );
     }
-    // A bar never tears keys on the same terminal apart. For few keys there is none.
+    // A bar never tears apart keys on the same terminal. For few keys there is no bar.
     let screen = on_a_terminal(&folder, "echo one more | gowk dedup f; gowk insert f another").unwrap();
     assert_eq!(screen.trim_end(), "one more");
-    // There is none for programs either.
+    // There is no bar for programs either.
     let screen = on_a_terminal(&folder, "gowk insert f --json --input keys").unwrap();
     assert_eq!(screen.lines().filter(|line| !line.starts_with('{')).count(), 0, "{screen:?}");
 }

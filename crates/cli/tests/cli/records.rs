@@ -1,6 +1,6 @@
-//! Invariants checked: no record is lost unseen. A field that no record has is an error; records without a key, and
-//! malformed ones, are counted, and kept where that is asked for; CSV has its header once, and other columns do not mix;
-//! the number of new rows that a filter takes for old ones is told; what is told of a full disk is so.
+//! Invariants checked: no record is lost silently. A field that no record has is an error. Records without a key, and
+//! malformed ones, are counted, and kept on request. CSV has its header once, and files with other columns do not mix.
+//! The tool reports how many new rows the filter probably mistakes for old ones. Its report of a full disk is true.
 
 use std::process::{Command, Stdio};
 
@@ -26,7 +26,7 @@ fn a_field_that_no_record_has_is_an_error() {
     }
     assert_eq!(folder.run(&["dedup", "f", "--csv", "9"], "a,b\nc,d\n").code, Some(2));
     assert_eq!(folder.info("f")["entries"], 0);
-    // Without records there is nothing to have it.
+    // Without records, no record can have the field.
     folder.run(&["dedup", "f", "--json-field", "idd"], "").done();
     folder.run(&["dedup", "f", "--csv", "idd"], "").done();
 }
@@ -49,7 +49,7 @@ fn records_without_the_field_are_counted_and_written_and_kept_where_that_is_aske
         let ended = folder.run(&["insert", file, "--json-field", "id", "--json"], EVENTS);
         let summary: serde_json::Value = serde_json::from_str(ended.err.lines().last().unwrap()).unwrap();
         assert_eq!((&summary["no_field"], &summary["malformed"]), (&2.into(), &0.into()), "{ended:?}");
-        // Kept in their places, and not in the filter.
+        // Kept in their places in the output, but not in the filter.
         let kept = folder.run(&["dedup", file, "--json-field", "id", "--missing", "keep"], EVENTS);
         assert_eq!((kept.code, kept.text()), (Some(0), lacking.to_owned()));
         let input = format!("{second}{lacking}{{\"id\":3}}\n");
@@ -183,19 +183,19 @@ fn csv_has_its_header_once_and_other_columns_do_not_mix() {
     std::fs::write(folder.path("two.csv"), "id,url\r\n4,c\r\n").unwrap();
     std::fs::write(folder.path("other.csv"), "url,id\nd,5\n").unwrap();
     folder.run(&["dedup", "seen", "--csv", "url"], "url\na\n").done();
-    // A chain by the name of the column.
+    // A chain of commands, with the column by name.
     let chain = "\"$1\" check seen -v --csv url --input one.csv --input two.csv | \"$1\" dedup f --csv url --rejects r";
     let ended = run(&mut in_a_shell(&folder, chain, &[]), b"");
     assert_eq!(ended.text(), "id,url\n2,b\n4,c\r\n");
     let again = folder.run(&["dedup", "f", "--csv", "url", "--input", "two.csv"], "");
     assert_eq!(again.text(), "id,url\r\n");
-    // A file that is added to has it once too.
+    // A file to which rows are appended also has the header once.
     for _ in 0..2 {
         let args = ["insert", "f", "--csv", "url", "--rejects", "rows", "--input", "one.csv"];
         assert_eq!(folder.run(&args, "").code, Some(0));
     }
     assert_eq!(text(&folder, "rows"), "id,url\n3\n3\n");
-    // By its number there is no header to be known.
+    // With a column by number, no header is recognized.
     assert_eq!(folder.run(&["dedup", "g", "--csv", "2"], "id,url\n1,a\n").done(), "id,url\n1,a\n");
 
     let inputs = ["--csv", "url", "--input", "one.csv", "--input", "other.csv"];
@@ -205,17 +205,17 @@ fn csv_has_its_header_once_and_other_columns_do_not_mix() {
         ended.refused(&["other.csv: has another header than one.csv: url,id"]);
         assert!(folder.snapshot() == before && ended.out.is_empty(), "{ended:?}");
     }
-    // Streams are looked at when it is their turn.
+    // Streams are checked when they are read.
     let piped = "\"$1\" dedup f --csv url --input one.csv --input - < <(cat other.csv)";
     let ended = run(&mut in_a_shell(&folder, piped, &[]), b"");
     assert!(ended.err.contains("standard input: has another header than one.csv"), "{ended:?}");
-    // Where no record is written, columns are found in each.
+    // If no record is written, columns are found in each file separately.
     assert_eq!(folder.run(&[&["insert", "f"][..], &inputs].concat(), "").code, Some(0));
     folder.assert_holds("f", "a\nb\nc\nd\n");
 }
 
-/// At the rate of seven slots thousands of rows are lost, so that chance plays no part. Between two looks at the rate come at
-/// most the keys of one run, however fast they are read.
+/// At the rate of seven slots thousands of rows are lost, so that chance plays no part. Between two readings of the rate
+/// there are at most the keys of one run, however fast they are read.
 #[test]
 fn the_number_of_new_rows_lost_is_told() {
     let folder = Folder::new();
@@ -233,7 +233,7 @@ fn the_number_of_new_rows_lost_is_told() {
     let told = ended.err.split("of the keys seen, about ").nth(1).unwrap();
     let told: f64 = told.split(' ').next().unwrap().replace(',', "").parse().unwrap();
     assert!((told / lost as f64 - 1.0).abs() < 0.1, "{told} told, {lost} lost");
-    // `insert` loses nothing: such keys are found all the same.
+    // `insert` loses nothing: such keys are still found.
     assert!(!folder.run(&["insert", "f", "--stats"], "a\n").err.contains("about"));
 }
 
@@ -249,7 +249,7 @@ fn a_filter_that_dedup_makes_has_a_low_rate_and_takes_any_that_is_there() {
     assert_eq!(folder.info("slots")["slots_per_bucket"], 6);
 }
 
-/// A limit on the length of files stops a doubling, as a full disk does.
+/// A limit on file lengths stops a doubling, as a full disk does.
 #[test]
 fn what_is_committed_of_a_run_that_fills_the_disk_is_told() {
     for verb in ["dedup", "insert"] {
@@ -268,21 +268,21 @@ fn what_is_committed_of_a_run_that_fills_the_disk_is_told() {
         assert_eq!((told, held), (held, folder.info("f")["entries"].as_u64().unwrap()), "{}", ended.err);
         if verb == "dedup" {
             assert_eq!(ended.text().lines().count() as u64, held);
-            // Nothing is lost, and nothing twice.
+            // Nothing is lost, and nothing occurs twice.
             let rest = folder.run(&["dedup", "f"], &input).done();
             assert_eq!(rest.lines().count() as u64 + held, 1_000_000);
         }
     }
 }
 
-/// The keys that a failed run says are committed: the first, and some of those after them.
+/// How many keys a failed run reports as committed: the first ones, and some of those after them.
 fn committed(ended: &Ended) -> u64 {
     let number = |text: &str| text.split(' ').next().unwrap().trim().parse::<u64>().unwrap();
     let told = ended.err.split("of this run's keys, the first ").nth(1).unwrap();
     number(told) + told.split(" are committed, and ").nth(1).map_or(0, number)
 }
 
-/// What Python's `csv` and `json` find, which know nothing of this.
+/// The keys that Python's `csv` and `json` find, independently of gowk.
 const SELECTED: &str = r#"
 import csv, json, sys
 key, seen = sys.argv[1], set()
@@ -332,7 +332,7 @@ fn nested_fields_and_several_columns_select_what_python_does() {
     std::fs::write(folder.path("new.jsonl"), ended.out).unwrap();
     let read = "import json\nfor line in open('new.jsonl'): print(json.dumps(line))";
     assert!(python(&[SELECTED, "json"]) == python(&[read]));
-    // The key is the fields with the byte 0x1f between them.
+    // The key consists of the fields with the byte 0x1f between them.
     assert_eq!(folder.run(&["dedup", "h", "--csv", "url,id"], "id,url\n1,a\n").done(), "id,url\n1,a\n");
     folder.assert_holds("h", "a\u{1f}1\n");
 }

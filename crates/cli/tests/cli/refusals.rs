@@ -1,5 +1,5 @@
-//! Invariants checked: an error is one line on standard error that names file and remedy, with exit code 2; names and bytes
-//! in the folder stay the same; keys inserted before an error are committed, and their number is right.
+//! Invariants checked: an error is one line on standard error that names file and remedy, with exit code 2. Names and
+//! bytes in the folder do not change. Keys inserted before an error are committed, and their reported number is right.
 
 use crate::run::{Folder, Unprivileged, lines, set_mode};
 
@@ -16,10 +16,10 @@ const VERBS: [&[&str]; 10] = [
     &["grow", "f"],
     &["set", "f", "--growth", "never"],
 ];
-/// The verbs among them that only read.
+/// How many of these verbs only read.
 const READING: usize = 5;
 
-/// Bytes of a superblock slot; slot B follows slot A.
+/// Bytes in a superblock slot; slot B follows slot A.
 const SLOT: usize = 65_536;
 
 #[track_caller]
@@ -62,7 +62,7 @@ fn files_that_are_no_filters() {
     }
 }
 
-/// As `mktemp` makes it.
+/// An empty file, as `mktemp` makes it.
 #[test]
 fn an_empty_file() {
     let folder = Folder::new();
@@ -225,14 +225,14 @@ fn missing_permissions() {
     folder.run(&["insert", "f", "a"], "").done();
     let before = folder.snapshot();
 
-    // A filter that may only be read answers, in a folder that may only be read.
+    // A filter with only read permission answers, in a folder with only read permission.
     set_mode(&folder.path(""), 0o555);
     set_mode(&folder.path("f"), 0o444);
     assert_eq!(unprivileged.run(&folder, &["check", "f", "a"]).done(), "a\n");
     for verb in VERBS[READING..].iter().chain([&["create", "new", "--capacity", "1"][..]].iter()) {
         unprivileged.run(&folder, verb).refused(&["ermission denied", "check the permissions"]);
     }
-    // A filter that may not be read is an error.
+    // A filter without read permission is an error.
     set_mode(&folder.path("f"), 0o000);
     for verb in &VERBS {
         unprivileged.run(&folder, verb).refused(&["ermission denied", "check the permissions"]);

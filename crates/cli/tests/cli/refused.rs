@@ -11,7 +11,7 @@ use crate::run::{Ended, Folder, lines};
 const FIT: usize = 8;
 
 /// Twelve keys that share one pair of buckets in a filter of one region with four slots per bucket, with different tails.
-/// With the seed they are quickly found.
+/// The seed makes them quick to find.
 fn crafted(folder: &Folder) -> Vec<String> {
     let description = folder.run(&["info", "f", "--show-seed", "--json"], "").json();
     let seed = description["seed"].as_str().unwrap().parse().unwrap();
@@ -37,7 +37,7 @@ fn joined(keys: &[String]) -> String {
     keys.iter().flat_map(|key| [key, "\n"]).collect()
 }
 
-/// A folder with a filter of one region, and with the crafted keys between 200 others.
+/// A folder with a filter of one region, and with the crafted keys among 200 others.
 fn prepared() -> (Folder, Vec<String>, String) {
     prepared_with(&[])
 }
@@ -49,7 +49,7 @@ fn prepared_with(options: &[&str]) -> (Folder, Vec<String>, String) {
     (folder, crafted, input)
 }
 
-/// Checks that the last line has the number of refused keys, and each line before it names one of them.
+/// Checks that the last line has the number of refused keys, and that each earlier line names one of them.
 #[track_caller]
 fn assert_named(ended: &Ended, refused: &[String], first_line: usize, of: usize) {
     assert_eq!(ended.code, Some(2), "{ended:?}");
@@ -83,7 +83,7 @@ fn dedup_goes_on_past_twelve_crafted_keys_and_prints_those_without_room_as_new_e
     folder.run(&["verify", "f"], "").done();
 }
 
-/// Copies need lanes too. Copies of the stored keys do not fit, and are refused without being new.
+/// Copies also need lanes. Copies of the stored keys do not fit, and are refused without being new.
 #[test]
 fn dedup_prints_no_refused_copy_of_a_key_that_is_there() {
     let (folder, crafted, input) = prepared_with(&["--counting"]);
@@ -109,7 +109,7 @@ fn insert_goes_on_and_writes_the_keys_without_room() {
         assert_eq!(std::fs::read_to_string(folder.path("r")).unwrap(), joined(refused));
         assert_eq!(folder.info("f")["entries"], 200 + FIT as u64);
         folder.assert_holds("f", &[lines(0..200), joined(&crafted[..FIT])].concat());
-        // The lines of the first run stay in the file.
+        // The lines of the first run remain in the file.
         assert_eq!(folder.run(&[&args[..], &["-0"]].concat(), crafted[11].as_str()).code, Some(2));
         let twice = [joined(refused), crafted[11].clone(), "\0".to_owned()].concat();
         assert_eq!(std::fs::read_to_string(folder.path("r")).unwrap(), twice);
@@ -146,7 +146,7 @@ fn of_many_keys_without_room_the_first_ten_are_named_and_all_are_written() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2", "--growth", "never"]);
     let input = lines(0..30_000);
     let ended = folder.run(&["dedup", "f", "--refused", "r"], &input);
-    // False positives are one in 500 million.
+    // One key in 500 million is a false positive.
     assert!(ended.text() == input);
     let refused = std::fs::read_to_string(folder.path("r")).unwrap();
     let held = folder.run(&["check", "f"], &input).done();

@@ -1,5 +1,5 @@
-//! Invariants checked: the page of `gowk report` has the figures of `gowk info`, names damage, shows no seed, shows hostile
-//! names as text, and overwrites no file. `tests/browser` checks how it looks.
+//! Invariants checked: the page of `gowk report` has the figures of `gowk info`, names damage, shows no seed, shows
+//! hostile names as text, and overwrites no file. `tests/browser` checks how the page looks.
 
 use crate::run::{Folder, lines};
 
@@ -28,7 +28,7 @@ fn a_report_has_the_figures_of_the_filter() {
     }
     let load = format!("{:.1} %", 100.0 * info["load"].as_f64().unwrap());
     assert!(page.contains(&format!("<dt>slots in use</dt><dd>{load}</dd>")), "{load}");
-    // What the reader has to do something about comes first.
+    // Findings that need action come first.
     let first = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words:?} in {page}"));
     let kind = first("<dt>kind</dt>");
     assert!(first("<h2>Damage</h2>") < kind && first("all of 16 pages match") < kind);
@@ -88,7 +88,7 @@ fn a_report_tells_how_many_entries_expire_when() {
         let to = if of_store { "s" } else { "f" };
         let shards: &[&str] =
             if of_store { &["store", "create", "s", "--shards", "2"] } else { &["create", "f"] };
-        // No two of so few keys match; an epoch has two days.
+        // With so few keys, no two match; an epoch has two days.
         let rest = ["--capacity", "1000", "--slots-per-bucket", "2", "--forget-after", "28d"];
         folder.run(&[shards, &rest[..]].concat(), "").done();
         let insert = ["insert", to, "--csv", "key", "--time-column", "ts"];
@@ -98,7 +98,7 @@ fn a_report_tells_how_many_entries_expire_when() {
         let page = folder.run(&["report", to], "").done();
         let text = page.replace('<', "\n<").replace('>', ">\n");
         assert!(page.contains("It forgets keys 28 to 30 days after they were first seen. "), "{page}");
-        // Keys of 26 and 27 February, which are one epoch, of 406.
+        // Keys of 26 and 27 February, which are one epoch: 53 of 406.
         let name = "2026-03-28 00:00:00 UTC";
         let value = text.lines().skip_while(|line| *line != name).find(|line| line.contains('%'));
         assert_eq!(value, Some("53 (13.1 %)"), "{to}: {text}");
@@ -107,7 +107,7 @@ fn a_report_tells_how_many_entries_expire_when() {
         .run(&["dedup", "n", "--keep-newest", "500", "--false-positive-rate", "1e-7"], lines(0..600))
         .done();
     let page = folder.run(&["report", "n"], "").done();
-    // An epoch has 36 keys, and an entry lives for 15 of them: those of the first two have gone.
+    // An epoch has 36 keys, and an entry lives for 15 epochs: the entries of the first two are gone.
     assert!(
         page.contains(">after 12 more keys</text><text x=\"360\" y=\"14\" text-anchor=\"end\">36 (6.8 %)<"),
         "{page}"

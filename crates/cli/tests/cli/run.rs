@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A bound for hangs.
+/// A limit for tests that hang.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Folder(TempDir);
 
-/// The output and the exit code of a process that has ended.
+/// The output and the exit code of a process.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -33,8 +33,8 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A folder with a filter `f`, created with these options. With a seed, chance plays no part: two keys are the same to
-    /// a filter for some seeds.
+    /// A folder with a filter `f`, created with these options. A seed excludes chance: for some seeds, a filter mistakes
+    /// two keys for one.
     pub(crate) fn with_filter(options: &[&str]) -> Self {
         let folder = Self::new();
         let seed: &[&str] = if options.contains(&"--seed") { &[] } else { &["--seed", "1"] };
@@ -73,7 +73,7 @@ impl Folder {
         Running::start(self.prepare(&mut env))
     }
 
-    /// The names and the bytes of all files in the folder and in its folders.
+    /// The names and the bytes of all files in the folder and its subfolders.
     pub(crate) fn snapshot(&self) -> BTreeMap<OsString, Vec<u8>> {
         let (mut found, mut folders) = (BTreeMap::new(), vec![self.0.path().to_owned()]);
         while let Some(folder) = folders.pop() {
@@ -91,7 +91,7 @@ impl Folder {
         found
     }
 
-    /// Whether the file system of temporary folders keeps the marks of outputs.
+    /// Whether the file system of temporary folders supports the marks of outputs.
     pub(crate) fn has_marks(&self) -> bool {
         std::fs::write(self.path("marked"), "").unwrap();
         let marked = std::fs::File::open(self.path("marked")).unwrap();
@@ -106,7 +106,7 @@ impl Folder {
         self.run(&["info", file, "--json"], "").json()
     }
 
-    /// Where page 0 begins.
+    /// The offset of page 0.
     pub(crate) fn data_offset(&self, file: &str) -> usize {
         let info = self.info(file);
         let (length, regions) = (info["file_length"].as_u64().unwrap(), info["regions"].as_u64().unwrap());
@@ -213,7 +213,7 @@ impl Running {
         self.stdin.as_mut().unwrap().write_all(input.as_bytes()).unwrap();
     }
 
-    /// Waits until the process has read all that it was given.
+    /// Waits until the process has read all its input so far.
     #[track_caller]
     pub(crate) fn reads(&self) {
         let (stdin, start) = (self.stdin.as_ref().unwrap(), Instant::now());
@@ -233,7 +233,7 @@ impl Running {
 
     pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
-        // The process may have ended meanwhile.
+        // The process may have ended.
         Command::new("sh").args(["-c", &kill]).stderr(Stdio::null()).status().unwrap();
     }
 
@@ -267,7 +267,7 @@ impl Drop for Running {
     }
 }
 
-/// The lines that a process writes, as it writes them.
+/// The lines that a process writes, while it writes them.
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
@@ -296,12 +296,12 @@ pub(crate) struct Unprivileged(Option<TempDir>);
 const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
 
 impl Unprivileged {
-    /// `None` if this process is root and cannot give that up.
+    /// `None` if this process is root and cannot give up root's rights.
     pub(crate) fn new() -> Option<Self> {
         if std::fs::metadata("/proc/self").ok()?.uid() != 0 {
             return Some(Self(None));
         }
-        // The folder that the tool was built in may be closed to others.
+        // The folder in which the tool was built may be closed to other users.
         let tool = TempDir::new().unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_gowk"), tool.path().join("gowk")).unwrap();
         set_mode(tool.path(), 0o755);

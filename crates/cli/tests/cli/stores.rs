@@ -5,7 +5,7 @@
 //! 1. A verb for filters also works on stores, with the same output and exit codes. A verb that writes makes at most one
 //!    version.
 //! 2. A repeated token prints the same keys, and commits nothing.
-//! 3. The decoder, which was written from the specification alone, reads the same store and refuses what gowk refuses.
+//! 3. The decoder, which was written only from the specification, reads the same store and refuses what gowk refuses.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -109,7 +109,7 @@ fn verbs_take_a_store_where_they_take_a_filter() {
     assert!(told.starts_with("6 versions and "), "{told}");
     assert_eq!(done(&["store", "log", store, "--json"], "").lines().count(), 2);
 
-    // The store becomes a filter, and that a store again.
+    // The store becomes a filter, and the filter a store again.
     let (file, again) = (&path(dir.path(), "joined.gowk"), &path(dir.path(), "again"));
     done(&["copy", store, file], "");
     done(&["store", "create", again, "--shards", "2", "--from", file], "");
@@ -183,7 +183,7 @@ fn a_token_prints_the_same_keys_each_time_and_commits_once() {
     }
 }
 
-/// It does not matter how much later the retry comes.
+/// A retry may come any time later.
 #[test]
 fn a_retry_after_a_vacuum_prints_the_same_and_is_already_done() {
     let dir = tempfile::tempdir().unwrap();
@@ -238,11 +238,12 @@ fn keys_without_room_are_reported_and_skipped() {
     let (out, err, status) = gowk(&first, &input);
     assert!(status == 2 && out == input && err.contains("was made before"), "{err}");
     assert!(std::fs::read_to_string(refused).unwrap() == unfit);
-    // Without a token, the same command stores what runs have room for, and prints just what it was given before.
+    // Without a token, the same command stores the keys for which runs have room, and prints exactly the keys that were
+    // refused before.
     let (out, err, status) = gowk(&["dedup", full], &input);
     assert!(status == 0 && out == unfit, "{err}");
     assert!(done(&["check", full], &input) == input);
-    // Runs are full one day, too. From then on each command refuses the same keys.
+    // Eventually runs are full, too. From then on each command refuses the same keys.
     let mut unfit = lines(60_000..120_000);
     for round in 0.. {
         std::fs::remove_file(refused).unwrap();
@@ -340,7 +341,7 @@ fn the_decoder_reads_what_gowk_writes() {
         (String::from_utf8(output.stdout).unwrap(), err, output.status.code().unwrap())
     };
     let asked = lines(5000..80_000);
-    // Runs have no false positives. The files of shards have, and some ten are expected.
+    // Runs have no false positives. The files of shards have some: about ten are expected.
     for (versions, least) in [("[1, 2, 3, 4]", 1001), ("[1, 2, 3, 4, 5]", 1002)] {
         let (out, err, status) = decoded(&[store], "");
         assert_eq!(status, 0, "{err}");
@@ -362,7 +363,7 @@ fn the_decoder_reads_what_gowk_writes() {
     let file = dir.path().join("s/shards/0000").join(file);
     for path in [newest, dir.path().join("s/store.toml"), file] {
         let good = std::fs::read(&path).unwrap();
-        // Some bytes of a filter have no meaning, but none in its last page.
+        // Some bytes of a filter have no meaning, but none of its last page.
         let half = if good.len() > 100_000 { good.len() - 4000 } else { good.len() / 2 };
         for at in [half, good.len() - 30] {
             let mut bytes = good.clone();
@@ -415,7 +416,7 @@ fn what_killed_runs_have_left_in_the_folder_for_working_copies_is_removed() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     assert!(left.len() == 3 && names() == left, "{left:?}");
-    // One that runs keeps its folder.
+    // A run that still runs keeps its folder.
     let (mut running, stdin) = start();
     let own = names();
     assert!(own.len() == 3 && own != left, "{own:?}");

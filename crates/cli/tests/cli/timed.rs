@@ -1,10 +1,10 @@
-//! Invariants checked, of keys that come with their times:
+//! Invariants checked, for keys with times:
 //!
-//! 1. Over three months of records, `dedup` prints a key again only after `forget_after`, and always after `forget_within`
-//!    more; late and early records are counted, and neither printed nor stored. An exact program says which records must be
-//!    printed, and which must not.
+//! 1. Over three months of records, `dedup` prints a key again only after `forget_after`, and always after
+//!    `forget_within` more. Late and early records are counted, and neither printed nor stored. An exact program says
+//!    which records must be printed, and which must not.
 //! 2. A record without a valid time has no key: it is counted, kept or refused as `--missing` says.
-//! 3. What has no use for times refuses them before any key comes.
+//! 3. Verbs and kinds that cannot use times refuse them before any key comes.
 
 use std::collections::HashMap;
 
@@ -34,8 +34,8 @@ impl Random {
     }
 }
 
-/// Three months with 12,000 URLs, few of them often: 2 % of the records come up to 60 days late, 5 % up to 20 days, 0.5 %
-/// are of the year 2124.
+/// Three months with 12,000 URLs, a few of them frequent: 2 % of the records come up to 60 days late, 5 % up to 20 days,
+/// 0.5 % are of the year 2124.
 fn stream() -> Vec<Record> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let records = 60_000_u64;
@@ -100,7 +100,7 @@ fn three_months_of_records_are_new_as_an_exact_program_says() {
         "seen.ts",
         "--json",
     ];
-    // One run a month or so, as from cron.
+    // One run a month or so, as by cron.
     let (mut printed, mut late, mut early) = (vec![false; records.len()], 0, 0);
     for (run, part) in records.chunks(records.len() / 4).enumerate() {
         let first = run * (records.len() / 4);
@@ -151,7 +151,7 @@ fn three_months_of_records_are_new_as_an_exact_program_says() {
     assert!((surely..=perhaps).contains(&late) && surely > 100, "{surely} to {perhaps} late, {late} counted");
     assert_eq!(early, future);
     assert!(future > 100 && again > 1000, "{future} early, {again} printed again");
-    // At 1e-4, some 3 of 30,000 absent keys.
+    // At a rate of 1e-4, some 3 of 30,000 absent keys.
     assert!(false_positives < 30, "{false_positives} new keys were not printed");
 }
 
@@ -179,7 +179,7 @@ fn a_record_without_a_valid_time_is_treated_as_missing_says() {
     assert_eq!(std::fs::read_to_string(folder.path("r")).unwrap(), "url,seen\nb,yesterday\nc\n");
     assert_eq!(with(&["--missing", "keep"]).text(), "url,seen\nb,yesterday\nc\n");
     folder.assert_lacks("f", "b\nc\n");
-    // Columns by their numbers, without a header. A wrong field is an error, also if it is in every record.
+    // Columns by number, without a header. A wrong field is an error, even if it is wrong in every record.
     let numbered = ["dedup", "f", "--csv", "1", "--time-column", "2"];
     assert_eq!(folder.run(&numbered, "d,1704067200\ne,1704067200\n").done(), "e,1704067200\n");
     let wrong = folder.run(&["insert", "f", "--csv", "1", "--time-column", "1"], "d,5\ne,5\n");

@@ -1,5 +1,5 @@
-//! Invariants checked: `info` shows a filter's seed only on demand, and as text; `verify` names the fault and the remedy, and
-//! finds nothing after one `repair`.
+//! Invariants checked: `info` shows a filter's seed only on request, and as text. `verify` names the fault and the
+//! remedy, and finds nothing after one `repair`.
 
 use std::os::unix::fs::FileExt;
 
@@ -25,7 +25,7 @@ fn info_shows_the_seed_only_when_asked_and_as_text() {
 fn one_repair_mends_a_stale_live_area() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
     folder.run(&["insert", "f", "key"], "").done();
-    // The commit in the live area, which follows the two superblocks.
+    // The commit number in the live area, which follows the two superblocks.
     let file = std::fs::OpenOptions::new().write(true).open(folder.path("f")).unwrap();
     file.write_all_at(&9999_u64.to_le_bytes(), 131_072 + 1024).unwrap();
     let tool = |verb: &[&str]| {

@@ -34,12 +34,12 @@ fn the_name_of_a_file_is_a_key_behind_hyphens_alone() {
             folder.run(&[verb, place, "s"], "").refused(&["gowk: s: is a file", "--filter s"]);
         }
     }
-    // A file that is not there yet is not made, either.
+    // A missing file is not created, either.
     folder.run(&["dedup", "new", "urls"], "").refused(&["--input urls"]);
     assert!(folder.snapshot() == before);
-    // A pipe, as a shell's `<(...)` gives it.
+    // A pipe, as a shell's `<(...)` makes it.
     folder.run(&["dedup", "f", "/dev/fd/0"], "a\n").refused(&["--input /dev/fd/0"]);
-    // Where it is meant so, or is no file.
+    // Accepted if the user says so, or if it is no file.
     assert_eq!(folder.run(&["dedup", "f", "--", "urls", "g"], "").done(), "urls\ng\n");
     assert_eq!(folder.run(&["dedup", "f", "no file", ".", "--", "s"], "").done(), "no file\n.\ns\n");
     assert_eq!(folder.run(&["dedup", "--", "s", "urls"], "").done(), "urls\n");
@@ -47,7 +47,7 @@ fn the_name_of_a_file_is_a_key_behind_hyphens_alone() {
     folder.run(&["remove", "f", "--", "urls", "g", "s"], "").done();
 }
 
-/// What these programs make of `a`, a newline, `b` and a newline; and the beginning of a Parquet file.
+/// The output of these programs for `a`, a newline, `b` and a newline; and the beginning of a Parquet file.
 const FOREIGN: [(&str, &str, &[u8]); 6] = [
     ("bzip2", "bzip2 -dc", b"BZh91AY&SY\xa0\x1c\x01\x4c\0\0\0\x41\0\0\x10\x20"),
     ("xz", "xz -dc", b"\xfd7zXZ\0\0\x04\xe6\xd6\xb4\x46\x02\0\x21\x01\x16\0\0\0a\nb\n"),
@@ -77,12 +77,12 @@ fn formats_that_are_not_read_are_refused_by_name() {
             folder.run(&[verb, "f"], bytes).refused(&[&is, remedy, "--plain"]);
         }
         assert_eq!(folder.info("f")["entries"], 0, "{format}");
-        // As it is, where that is asked for; and what only begins like it.
+        // Unchanged on request; and input that only begins like the format.
         let plain = folder.run(&["dedup", &format!("plain {format}"), "-0", "--plain", "--input", "in"], "");
         assert_eq!((plain.code, plain.out.first()), (Some(0), bytes.first()), "{plain:?}");
         let cut = folder.run(&["dedup", &format!("cut {format}"), "-0"], &bytes[..3]);
         assert_eq!((cut.code, cut.out), (Some(0), [&bytes[..3], b"\0"].concat()), "{format}");
-        // A job, too.
+        // A job refuses it, too.
         std::fs::write(folder.path("job.toml"), JOB).unwrap();
         let is = format!("gowk: in: is {format} data, which is not read");
         folder.run(&["ingest", "job.toml"], "").refused(&[&is, remedy, "> NEW`"]);
@@ -136,7 +136,7 @@ fn options_without_effect_on_a_store_are_named() {
         assert_eq!(both.matches("no effect").count(), 2, "{both}");
         assert!(both.contains("--wait has no effect") && both.contains("--commit-every has no effect"));
     }
-    // On a filter, these options have an effect.
+    // With a filter, these options have an effect.
     assert_eq!(said(&["dedup", "f", "--wait=2", "--commit-every", "5"]), "");
     std::fs::write(folder.path("keys"), "b\n").unwrap();
     std::fs::write(folder.path("job.toml"), JOB).unwrap();
@@ -164,7 +164,7 @@ fn compressed_inputs_are_recognised_by_their_content() {
     folder.run(&["remove", "g", "--input", "gz"], "").done();
     assert_eq!(folder.info("g")["entries"], 0);
 
-    // Input is left as it is on request, and if it only begins like a compressed file.
+    // Input is not decompressed on request, or if it only begins like a compressed file.
     let plain = folder.run(&["dedup", "h", "--plain", "-0"], &members);
     assert!(plain.out.len() > members.len() / 2 && plain.code == Some(0));
     for key in ["\x1f", "\x1f\n", "(", "(\n\n", "P*", "x"] {
@@ -227,7 +227,7 @@ fn tips_do_not_lead_astray_and_other_names_of_verbs_work() {
         assert!(ended.code == Some(2) && ended.err.contains(tip), "{words:?}: {ended:?}");
         assert_eq!(ended.err.matches("tip: ").count(), 1, "{words:?}: {ended:?}");
     }
-    // Not of an option that the verb does not have, and of no key where none is taken.
+    // No tip names an option that the verb does not have, or suggests a key for a verb without keys.
     for words in [&["check", "f", "--fpr", "0.1"][..], &["info", "f", "-x"], &["-v", "info", "f", "-x"]] {
         let ended = folder.run(words, "");
         assert!(!ended.err.contains("it is `") && !ended.err.contains("for a key"), "{words:?}: {ended:?}");
@@ -266,7 +266,7 @@ fn options_without_effect_on_an_existing_filter_are_named() {
             assert!(ended.err.contains(words), "no {words:?} in {}", ended.err);
         }
     }
-    // Not for a new filter, and not without such options.
+    // No note for a new filter, or without such options.
     let new = [&["dedup", "new", "--max-file-size", "1G", "--capacity", "5000"], &same[2..]].concat();
     folder.run(&new, "a\n").done();
     folder.run(&["dedup", "new"], "a\n").done();

@@ -1,7 +1,8 @@
 //! Verbs that describe, check or make a whole filter.
 //!
-//! Invariants checked: one flipped byte is found and named, and no lookup answers "absent" for it; a copy and a doubled filter
-//! answer as the original does; a merge has the keys of both; `info` has what the documentation promises.
+//! Invariants checked: one flipped byte is found and named, and no lookup answers "absent" because of it. A copy and a
+//! doubled filter answer as the original does. A merge has the keys of both. `info` shows what the documentation
+//! promises.
 
 use crate::run::{Folder, lines};
 
@@ -207,7 +208,7 @@ fn copies_of_counting_filters_add_up_in_a_merge_and_can_be_removed() {
         let counted = folder.run(&["count", "sum"], lines(key..key + 1)).done();
         assert!(counted.starts_with(&format!("{copies}\t")), "{counted}");
     }
-    // A copy is another filter, so its copies are added again.
+    // A copy is another filter, so merging it adds its copies again.
     folder.run(&["copy", "g", "copy"], "").done();
     folder.run(&["merge", "twice", "g", "copy", "--sealed"], "").done();
     assert_eq!(folder.info("twice")["copies"], 60_000);
@@ -230,7 +231,7 @@ fn shrink_undoes_a_doubling_as_info_tells() {
     for field in ["generation", "entries", "file_length"] {
         assert_eq!((&after[field], &after[field]), (&told[field], &before[field]), "{field}");
     }
-    // The doubling has marked the set, which stays so.
+    // The doubling has marked the set, and the mark stays.
     let rate = |info: &serde_json::Value| info["expected_false_positive_rate"].as_f64().unwrap();
     assert_eq!(rate(&after), rate(&told));
     assert!((rate(&after) / rate(&before) - 2.0).abs() < 1e-3, "{after} {before}");
@@ -320,13 +321,13 @@ fn info_describes_several_filters_for_people_and_for_programs() {
     ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
-    // Two times. The second is known on every file system.
+    // Two times. Every file system stores the second.
     let written = text.lines().find_map(|line| line.strip_prefix("last written            ")).unwrap();
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
     assert!(written.ends_with(" UTC") && written[..4] == now[..4], "{written}");
     assert_eq!(info["last_written"].as_str().unwrap().len(), "2026-05-17T18:04:12Z".len());
 
-    // A filter that cannot be read does not hide the others.
+    // A filter that cannot be read does not prevent the description of the others.
     let ended = folder.run(&["info", "--json", "f", "none", "g"], "");
     assert_eq!(ended.code, Some(2));
     assert!(ended.err.contains("none: no such filter") && ended.err.lines().count() == 1, "{ended:?}");
@@ -395,7 +396,7 @@ fn info_gives_metrics_to_prometheus() {
     assert!(found.iter().any(|(name, file, value)| (name.as_str(), file.as_str(), *value) == ("gowk_entries", "f", 100.0)));
 }
 
-/// `gowk info` reads no page, so that no metric of it says that a damaged filter is well.
+/// `gowk info` reads no page, so none of its metrics may claim that a damaged filter is intact.
 #[test]
 fn metrics_call_no_damaged_filter_clean() {
     let folder = Folder::with_filter(&["--capacity", "1000"]);
@@ -423,7 +424,7 @@ fn metrics_call_no_damaged_filter_clean() {
     let opened = folder.run(&["info", "--prometheus", "damaged"], "").done();
     assert!(!opened.contains("gowk_up") && opened.contains("Its pages are not read"), "{opened}");
 
-    // A shard that is missing, and a filter that is: the rest is told of all the same.
+    // With a missing shard, and with a missing filter, the metrics of the rest are still printed.
     for file in std::fs::read_dir(folder.path("s/shards/0000")).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
@@ -442,7 +443,7 @@ fn metrics_call_no_damaged_filter_clean() {
     assert!(text.lines().nth(1).unwrap().starts_with("{\"file\":\"f\",\"clean\":true,"), "{text}");
 }
 
-/// 5 keys in 2.25 MiB are not keys of 3,774,873.60 bits.
+/// 5 keys in 2.25 MiB must not be reported as 3,774,873.60 bits per key.
 #[test]
 fn bits_per_key_are_those_of_a_full_filter_while_there_are_few_keys() {
     let folder = Folder::with_filter(&["--capacity", "20_000"]);
@@ -602,7 +603,7 @@ fn create_points_out_a_rate_nearby_that_takes_less_room() {
     let told = create("1e-6");
     assert!(told.contains("(5.01 bytes a key), 2 slots per bucket"), "{told}");
     assert!(told.contains("with a false-positive rate of 2.86e-6 (1 in 349,525) it would take 2.97 bytes a key: --slots-per-bucket 3"), "{told}");
-    // No hint if that rate is far away, or if the filter cannot be smaller.
+    // No hint if the rate is far from the requested one, or if the filter cannot be smaller.
     for rate in ["1e-7", "2e-4", "50%"] {
         assert_eq!(create(rate).lines().count(), 1, "{rate}");
     }
@@ -624,7 +625,7 @@ fn a_new_journal_and_lock_take_the_mode_of_the_filter_and_others_keep_their_own(
     for mode in [0o600, 0o664, 0o640] {
         crate::run::set_mode(&folder.path("f"), mode);
         let [_, journal, lock] = modes();
-        // A new key each time, as a run without changes does not touch the journal.
+        // Inserts a new key each time, as a run without changes does not touch the journal.
         folder.run(&["insert", "f", &mode.to_string()], "").done();
         assert_eq!(modes(), [mode, journal, lock]);
         for name in ["f-journal", "f-lock"] {

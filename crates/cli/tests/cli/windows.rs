@@ -1,5 +1,6 @@
-//! Invariants checked, of `gowk dedup FILE --filter OTHER`: a key is printed if none of the filters has it, and is in FILE
-//! afterwards in any case; the others are only read; what cannot be looked into is an error, and then FILE is not made.
+//! Invariants checked, for `gowk dedup FILE --filter OTHER`: a key is printed if none of the filters has it, and is in
+//! FILE afterwards in any case. The others are only read. A filter that cannot be read is an error, and then FILE is not
+//! created.
 
 use std::collections::BTreeSet;
 
@@ -24,15 +25,15 @@ fn a_key_is_new_that_none_of_the_filters_has() {
             before.iter().all(|(name, bytes)| store || after[name] == *bytes),
             "the filter of day 1 was changed"
         );
-        // What came on the second day is in its filter, also what was known by then.
+        // The second day's filter has all keys of that day, including those known before.
         folder.assert_holds("2", "b\nc\nd\n");
         folder.assert_lacks("1", "c\nd\n");
-        // The first day is out of the window, so that `a` is new again, and `b` is not: it came on the second.
+        // The first day is out of the window, so that `a` is new again; `b` is not, as it came on the second day.
         assert_eq!(folder.run(&["dedup", "3", "--filter", "2"], "a\nb\ne\n").done(), "a\ne\n");
         let all = ["dedup", "4", "--filter", "3", "--filter", "1", "--filter", "2", "-o", "new"];
         assert_eq!(folder.run(&all, "a\nb\nc\nd\ne\nf\n").done(), "");
         assert_eq!(std::fs::read_to_string(folder.path("new")).unwrap(), "f\n");
-        // Of records, too.
+        // The same with records.
         let records = "1,a\n2,g\n3,g\n";
         assert_eq!(
             folder.run(&["dedup", "4", "--filter", "3", "--csv", "2"], records).text().lines().count(),
@@ -55,7 +56,7 @@ fn what_cannot_be_looked_into_is_an_error() {
     }
     assert!(folder.snapshot() == before);
 
-    // A damaged page: keys are committed up to one that was to be looked for there, and none that was not printed.
+    // A damaged page: keys before the first lookup in that page are committed, and all of these were printed.
     folder.run(&["create", "old", "--capacity", "1000"], "").done();
     let page = folder.data_offset("old") + 5 * 4096;
     folder.change("old", |bytes| bytes[page] ^= 1);

@@ -1,5 +1,5 @@
-//! Invariant checked: after a failed commit, the job says which keys are committed, which are not, and which are in doubt.
-//! The next run goes on exactly after the keys that the filter has.
+//! Invariant checked: after a failed commit, the job says which keys are committed, which are not, and which are in
+//! doubt. The next run continues exactly after the keys that the filter has.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use gowk_ingest::{Error, Event, Ingest, Job};
 use crate::run::{Folder, in_a_shell};
 use crate::sample::numbers;
 
-/// The system's disk, on which syncs of the journal fail from some time on.
+/// The system's disk, on which syncs of the journal fail after some time.
 #[derive(Debug)]
 struct Failing {
     journal: PathBuf,
@@ -67,7 +67,7 @@ fn keys_in_doubt_are_named_and_the_next_run_goes_on_from_the_filter() {
     }
 }
 
-/// There is room for the journal and the head of the filter file, but not for its pages.
+/// Leaves room for the journal and the head of the filter file, but not for its pages.
 #[test]
 fn keys_of_a_commit_that_is_durable_but_not_applied_are_said_to_be_committed() {
     let folder = Folder::new();

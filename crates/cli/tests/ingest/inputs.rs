@@ -1,4 +1,4 @@
-//! Invariants checked: each key of each input is taken once, however often the job runs; no byte is read twice; an input
+//! Invariants checked: each key of each input is taken once, however often the job runs. No byte is read twice. An input
 //! that no longer begins with the bytes that were read is an error.
 
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use crate::sample::{gzip, numbers, zstd};
 
 type Pack = fn(&[u8]) -> Vec<u8>;
 
-/// Runs `job.toml` and stops it after its first commit.
+/// Runs `job.toml` and stops the job after its first commit.
 fn stop_after_a_commit(folder: &Folder) {
     let job = Job::read(folder.path("job.toml")).unwrap();
     let mut committed = false;
@@ -97,7 +97,7 @@ fn a_last_line_without_an_end_waits_until_its_file_has_settled() {
     folder.ingest();
     assert_eq!(folder.text("new"), "a\nx\nyz\nbcd\nef\n");
     folder.assert_lacks("f", "bc\n");
-    // Of CSV, a quoted newline ends no record.
+    // In CSV, a quoted newline ends no record.
     let folder = Folder::new();
     folder.write("csv", "id\n1\n\"2\n");
     folder.job("paths = ['csv']\nformat = 'csv'\nfield = 'id'\nsettle = '1m'", 10);
@@ -215,7 +215,7 @@ fn a_csv_file_goes_on_by_its_header_and_a_record_cut_within_is_an_error() {
     assert_eq!((&summary["run"]["keys"], &summary["run"]["new"]), (&4.into(), &1.into()));
 }
 
-/// The input is changed after it was read, wholly or in part.
+/// The input is changed after it was read, in full or in part.
 #[test]
 fn a_replaced_or_cut_input_is_named_and_reading_it_anew_is_offered() {
     let text = numbers(0..100_000);
@@ -245,7 +245,7 @@ fn a_replaced_or_cut_input_is_named_and_reading_it_anew_is_offered() {
             ended.refused(&["log: ", problem, "--restart"]);
             assert!(folder.read("new") == before);
         }
-        // The job goes on with the old input, or reads the new one from its start.
+        // The job continues with the old input, or reads the new one from the start.
         if finished {
             let summary = folder.run(&["ingest", "job.toml", "--json", "--restart", "./log"], "").json();
             assert_eq!((&summary["run"]["keys"], &summary["run"]["new"]), (&100_000.into(), &1.into()));
@@ -333,7 +333,7 @@ fn metadata_that_would_not_fit_is_refused_before_anything_is_read() {
     let job = folder.text("job.toml");
     folder.write("other.toml", &job);
     folder.ingest();
-    // The metadata has room for two jobs of 1000 inputs each, but not for 100 inputs more.
+    // The metadata has room for two jobs of 1000 inputs each, but not for 100 more inputs.
     folder.run(&["ingest", "other.toml", "--new-output"], "").refused(&["new: exists already"]);
     folder.write("other.toml", job.replace("\"new\"", "\"other\""));
     folder.run(&["ingest", "other.toml"], "").done();
@@ -349,7 +349,7 @@ fn metadata_that_would_not_fit_is_refused_before_anything_is_read() {
     assert_eq!((&summary["run"]["new"], &summary["finished_before"]), (&100.into(), &900.into()));
 }
 
-/// What was read to its end is not read again, so its keys would stay those of the old options.
+/// Finished inputs are not read again, so their keys would remain those of the old options.
 #[test]
 fn a_job_is_refused_by_other_options_than_those_by_which_inputs_were_finished() {
     let folder = Folder::new();
@@ -367,7 +367,7 @@ fn a_job_is_refused_by_other_options_than_those_by_which_inputs_were_finished() 
         folder.run(&["ingest", "job.toml", "--dry-run"], "").refused(&words);
         assert!(folder.snapshot() == before, "{other}");
     }
-    // By the same options it goes on, and forgotten it begins anew.
+    // With the same options the job continues, and after forgetting it begins anew.
     folder.write("job.toml", &job);
     folder.append("a", "4,w\n");
     assert_eq!(folder.ingest()["run"]["new"], 1);

@@ -1,9 +1,9 @@
-//! Invariant checked: a job that is killed with SIGKILL at any moments, and run again each time, ends like a job that was
-//! never killed: with the same entries in the same slots, the same cursor and the same output, also if it was killed
-//! while the filter doubled.
+//! Invariant checked: a job that is killed with SIGKILL at random moments, and run again each time, ends like a job that
+//! was never killed, with the same entries in the same slots, the same cursor and the same output. This holds even for
+//! kills during a doubling.
 //!
 //! `GOWK_KILLS=1000 cargo test --release --test ingest kills -- --nocapture` kills that many times in each test.
-//! `GOWK_URLS=FILE.gz` takes the lines of another file than the sample.
+//! `GOWK_URLS=FILE.gz` reads the lines of another file than the sample.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::run::Folder;
 use crate::sample::{Left, gunzip, gzip, urls, zstd};
 use crate::thorough;
 
-/// Random moments.
+/// Random points in time.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// How many kills a test makes: as many as asked for, or the size of the test.
+/// How many kills a test makes: as many as the environment requests, or else the size of the test.
 fn kills(otherwise: u32) -> u32 {
     std::env::var("GOWK_KILLS").map_or_else(
         |_| thorough::size("kills of a job", otherwise.div_ceil(4), otherwise),
@@ -40,7 +40,7 @@ fn kills(otherwise: u32) -> u32 {
 struct Case {
     prepare: Box<dyn Fn(&Folder)>,
     output: &'static str,
-    /// What it leaves without a kill, and how long that takes.
+    /// What the job leaves without a kill, and how long it takes.
     whole: Left,
     takes: Duration,
 }
@@ -89,7 +89,7 @@ impl Case {
         println!("{killed} kills, at most {most} in one job; {} jobs compared", compared + 1);
     }
 
-    /// Kills the job `kills` times, each soon after the new file of a doubling has appeared.
+    /// Kills the job `kills` times, each soon after a doubling has created its new file.
     fn killed_while_doubling(&self, kills: u32) {
         let mut random = Random::new();
         let (mut killed, mut compared) = (0, 0);
@@ -154,8 +154,8 @@ fn a_job_over_the_sample_survives_kills() {
     case.killed_at_random(kills(100));
 }
 
-/// A job over variants of the sample that double the filter several times: five times the keys, in files of all kinds, with
-/// a compressed output, and with commits in the middle of inputs.
+/// A job over variants of the sample that double the filter several times: five times the keys, in files of all kinds,
+/// with a compressed output, and with commits in the middle of inputs.
 fn growing() -> Case {
     Case::new("new.zst", |folder| {
         let urls = input();
@@ -173,7 +173,7 @@ fn growing() -> Case {
     })
 }
 
-/// Every third record has no key, and is in the output of rejects once.
+/// Every third record has no key, and is once in the output of rejects.
 #[test]
 fn rejects_survive_kills() {
     let case = Case::new("rejects", |folder| {
@@ -193,7 +193,8 @@ fn rejects_survive_kills() {
     case.killed_at_random(kills(40));
 }
 
-/// Ninety days of records in a filter that keeps keys for ten: it forgets most of them again, and some records are late.
+/// Ninety days of records in a filter that keeps keys for ten days: it forgets most of them again, and some records are
+/// late.
 #[test]
 fn forgetting_survives_kills() {
     let case = Case::new("new", |folder| {

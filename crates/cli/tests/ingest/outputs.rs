@@ -2,9 +2,9 @@
 //!
 //! 1. The output has each new key once, in the order of the inputs. Whole records are as in the inputs, under one header.
 //! 2. A job never cuts or overwrites bytes that it did not write, nor writes to a file of any filter or store.
-//! 3. Keys without room go to both outputs, also if the job is killed meanwhile.
-//! 4. A record without a key is counted, and where the job says so written or an end of the run; a field that no record
-//!    has is an error.
+//! 3. Keys without room go to both outputs, even if the job is killed in between.
+//! 4. A record without a key is counted. As the job says, it is also written, or ends the run. A field that no record has
+//!    is an error.
 
 use crate::run::{Folder, lines};
 use crate::sample::{gzip, unzstd};
@@ -259,7 +259,7 @@ fn records_without_a_key_are_counted_and_written_and_end_no_run() {
     assert_eq!(skipped.map(|name| run[name].as_u64().unwrap()), [4, 2, 1, 1], "{run}");
     assert_eq!(folder.text("new"), "1\n2\n3\n");
     assert_eq!(folder.text("rejects"), "{\"user\":7}\n{\"id\n{\"id\":[]}\n");
-    // Nothing is written twice, and bytes of a run that was killed are cut off.
+    // Nothing is written twice, and the bytes of a killed run are cut off.
     folder.append("rejects", "of a run that was killed");
     folder.append("a", "{\"id\":4}\n{}\n");
     let ended = folder.run(&["ingest", "job.toml"], "");
@@ -270,7 +270,7 @@ fn records_without_a_key_are_counted_and_written_and_end_no_run() {
     assert_eq!(folder.text("rejects"), "{\"user\":7}\n{\"id\n{\"id\":[]}\n{}\n");
     let total = &folder.ingest()["total"];
     assert_eq!((&total["skipped_no_field"], &total["skipped_malformed"]), (&3.into(), &1.into()));
-    // Two outputs are never one file.
+    // Two outputs must be two files.
     folder.write("job.toml", folder.text("job.toml").replace("\"rejects\"\n", "\"./new\"\n"));
     folder.run(&["ingest", "job.toml"], "").refused(&["new: "]);
 }
@@ -324,7 +324,7 @@ fn a_field_that_no_record_has_ends_the_job_until_it_is_corrected() {
         let ended = folder.run(&["ingest", "job.toml"], "");
         ended.refused(&["a: has no \"idd\" in any of its 6 records", "check the name of the field"]);
     }
-    // Nothing was read by that name, so the right one is not refused.
+    // Nothing was read under that name, so the right one is not refused.
     folder.write("job.toml", job);
     assert_eq!(folder.ingest()["total"]["new"], 3);
     assert_eq!(folder.text("rejects"), "{\"user\":7}\n{\"id\n{\"id\":[]}\n");
@@ -356,7 +356,7 @@ fn a_file_of_any_filter_or_store_is_no_output() {
     folder.run(&["create", "g", "--capacity", "1000"], "").done();
     folder.run(&["store", "create", "s", "--shards", "2", "--capacity", "1000"], "").done();
     let (job, before) = (folder.text("job.toml"), folder.read("g"));
-    // The lock file is empty, as a new output is.
+    // The lock file is empty, like a new output.
     for (own, is) in
         [("g", "is a filter"), ("g-lock", "is a file of the filter"), ("s/new", "s, the folder of a store")]
     {

@@ -1,10 +1,10 @@
-//! Invariants checked: after a signal, the job commits and says how to go on; two jobs on one filter take turns; standard
-//! output and standard error are as documented.
+//! Invariants checked: after a signal, the job commits and says how to continue. Two jobs on one filter take turns.
+//! Standard output and standard error are as documented.
 
 use crate::run::{Folder, Running};
 use crate::sample::{numbers, urls};
 
-/// A job with enough keys and commits that a signal meets it running.
+/// A job with enough keys and commits that a signal reaches it while it runs.
 fn long_job(folder: &Folder) {
     let urls = urls();
     let lines: String = (0..10).flat_map(|i| urls.lines().map(move |line| format!("{line}#{i}\n"))).collect();
@@ -73,11 +73,11 @@ fn commits_fall_on_multiples_of_the_keys_of_all_runs() {
     folder.job("paths = ['a']", 10);
     assert_eq!(commits(&folder), [7]);
     folder.append("a", numbers(7..35));
-    // After 10, 20, 30 and 35 keys in all.
+    // Commits come after 10, 20, 30 and 35 keys in all.
     assert_eq!(commits(&folder), [3, 13, 23, 28]);
 }
 
-/// The job of `docs/operating.md` does what that page says.
+/// The job in `docs/operating.md` does what that page says.
 #[test]
 fn the_example_does_what_the_page_says() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();

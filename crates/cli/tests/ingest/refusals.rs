@@ -1,5 +1,5 @@
-//! Invariant checked: a mistake is one line on standard error that names the file, the place and the remedy, with exit code
-//! 2. Nothing is created or changed. Once the mistake is mended, the job ends as if it had never been made.
+//! Invariant checked: a mistake is one line on standard error that names the file, the place and the remedy, with exit
+//! code 2. Nothing is created or changed. After the mistake is corrected, the job ends as if it had never been made.
 
 use crate::run::Folder;
 use crate::sample::gzip;
@@ -84,7 +84,7 @@ fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
         (text(links.path("to-the-link")), text(links.path("to-the-folder/f-lock")));
     let own =
         ["f", "f-journal", "f-lock", "./f-journal", "f-gowk-new-12", &absolute, &to_the_link, &by_folder];
-    // Without a filter, and beside an existing one.
+    // Without a filter, and with an existing one.
     for round in 0..2 {
         for own in own {
             folder.write("job.toml", job.replace("\"new\"", &format!("\"{own}\"")));
@@ -98,7 +98,7 @@ fn an_output_that_is_a_file_of_the_filter_is_refused_by_whatever_name() {
     }
     folder.write("job.toml", job.replace("\"new\"", "\"second-name\""));
     refused_and_unchanged(&folder, &["second-name: belongs to the filter itself"]);
-    // A lock file with two names is refused itself.
+    // A lock file with two names is itself refused.
     std::fs::remove_file(folder.path("second-name")).unwrap();
     // Another name of the filter.
     symlink("f", folder.path("link")).unwrap();
@@ -150,9 +150,9 @@ fn invalid_json_is_named_with_its_line() {
         "correct the line",
         "the first 10 are committed",
     ]);
-    // An option that only other verbs have is not proposed.
+    // The message does not suggest an option that only other verbs have.
     assert!(!ended.err.contains("--rejects"), "{ended:?}");
-    // A run that goes on also counts lines from the start of the file.
+    // A run that continues also counts lines from the start of the file.
     folder.run(&["ingest", "job.toml"], "").refused(&["a: invalid JSON on line 17, column 7"]);
     lines[16] = "{\"url\":\"u17\"}".to_owned();
     folder.write("a", lines.join("\n"));
@@ -175,7 +175,7 @@ fn an_output_on_a_full_disk_loses_nothing() {
     mended(&folder, 3);
 }
 
-/// A limit on the length of files ends a write in the middle, as a full disk does.
+/// A limit on file lengths ends a write in the middle, as a full disk does.
 #[test]
 fn an_output_that_fills_the_disk_half_way_is_exact_afterwards() {
     let lines: String = (0..20_000)

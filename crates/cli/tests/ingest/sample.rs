@@ -56,8 +56,8 @@ impl Folder {
         String::from_utf8(self.read(name)).unwrap()
     }
 
-    /// Writes a `job.toml` for the filter `f` and the output `new`, with a seed, and with commits by keys alone. A last line
-    /// without an end is taken at once, unless `input` says otherwise.
+    /// Writes a `job.toml` for the filter `f` and the output `new`, with a seed, and with commits only by keys. A last
+    /// line without an end is read at once, unless `input` says otherwise.
     pub(crate) fn job(&self, input: &str, every_keys: u32) {
         let settle = if input.contains("settle") { "" } else { "settle = \"0s\"\n" };
         let text = format!(

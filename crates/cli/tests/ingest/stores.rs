@@ -2,7 +2,7 @@
 //!
 //! Invariants checked, on stores of both kinds:
 //!
-//! 1. A run makes one version, and another one before if it claims a new output. A run with nothing to read makes none.
+//! 1. A run makes one version, and an earlier one if it claims a new output. A run with nothing to read makes none.
 //! 2. After any number of kills, store and output end like those of one run without a kill.
 //! 3. The next run reads new input from where the last version ended. A job can be forgotten.
 //! 4. Two runs at the same time leave the output of one run.
@@ -63,8 +63,8 @@ fn is_right(dir: &Path, keys: u32) {
     assert!(new.lines().eq((0..keys).map(|number| format!("key-{number}"))), "{} keys", new.lines().count());
     let store = Store::open(dir.join("s")).unwrap();
     let reader = store.read().unwrap();
-    // The input has two lines a key. In a counting store, a key may have entries in both its buckets if its copies do not
-    // fit into one.
+    // The input has two lines for each key. In a counting store, a key may have entries in both its buckets if its copies
+    // do not fit into one.
     let joined = dir.join("joined.gowk");
     reader.join_to(&joined, &|_, _| {}).unwrap();
     let info = gowk::Reader::open(&joined).unwrap().info().unwrap();
@@ -75,7 +75,7 @@ fn is_right(dir: &Path, keys: u32) {
     }
     let found = reader.contains_batch(&new.lines().collect::<Vec<_>>()).unwrap();
     assert!(found.iter().all(|found| *found));
-    // `key-0` and the other keys of the lower half come three times, those of the upper half once.
+    // `key-0` and the other keys of the lower half come three times, the keys of the upper half once.
     let highest = keys - 1;
     let copies = if store.description().kind == Kind::Counting { [3, 1] } else { [1, 1] };
     assert_eq!([0, highest].map(|number| reader.count(format!("key-{number}")).unwrap()), copies);

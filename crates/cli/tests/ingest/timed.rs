@@ -1,9 +1,9 @@
-//! Invariants checked, of a job whose records say when their keys were seen:
+//! Invariants checked, for a job whose records say when their keys were seen:
 //!
-//! 1. Late and early keys, and records without a valid time, are counted apart in the summary, in all runs together too;
-//!    they are in no output of new keys, and not in the filter.
-//! 2. A job whose filter does not forget is refused, and one whose filter forgets after another time.
-//! 3. A job creates the forgetting filter that it asks for, and goes on in a store.
+//! 1. The summary counts late and early keys, and records without a valid time, separately, also for all runs together.
+//!    They are in no output of new keys, and not in the filter.
+//! 2. A job is refused if its filter does not forget, or forgets after another time.
+//! 3. A job creates the forgetting filter that it requests, and also works with a store.
 
 use crate::run::Folder;
 
@@ -76,7 +76,7 @@ fn a_job_creates_the_filter_that_it_asks_for_or_goes_on_in_a_store() {
         let info = folder.info("f");
         assert_eq!(info["retention"]["forget_after"], 30 * 86_400_000_u64);
         assert_eq!(info["retention"]["refresh"], true);
-        // Seen again, it is kept from then on.
+        // Seen again, the key is kept from that time on.
         folder.append(
             "a",
             "{\"id\":1,\"ts\":\"2024-03-20T00:00:00Z\"}\n{\"id\":8,\"ts\":\"2024-04-08T00:00:00Z\"}\n",

@@ -45,7 +45,7 @@ fn of(table: &str) -> Option<&'static str> {
     KNOWN.iter().find(|(name, _)| *name == table).map(|(_, keys)| *keys)
 }
 
-/// The nearest known key: one of the same table, unless one of another table is nearer.
+/// The nearest known key: one of the same table, unless a key of another table is nearer.
 fn nearest(table: &str, key: &str) -> String {
     let all = KNOWN.iter().flat_map(|(name, keys)| keys.split(' ').map(move |known| (*name, known)));
     let best = all.min_by_key(|(name, known)| (strsim::damerau_levenshtein(key, known), *name != table));

@@ -1,4 +1,4 @@
-//! Turns the text of a job file into a job: the structures that serde fills, and the checks that serde does not make.
+//! Turns the text of a job file into a job: the structures that serde fills, and the checks that serde cannot make.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,13 +21,13 @@ use crate::time::TimeKind;
 use gowk::store::Store;
 use gowk::{Case, KeyRules, Kind, SlotsPerBucket};
 
-/// The most bytes that a job file may have.
+/// How many bytes a job file may have at most.
 const LONGEST_JOB: u64 = 1 << 20;
-/// The most bytes that a job's name may have.
+/// How many bytes a job's name may have at most.
 const LONGEST_NAME: usize = 200;
 const SETTLE: Duration = Duration::from_secs(60);
 const LONG: &str = "31, which reads the longest windows of zstd (up to 2 GiB of memory), or left out";
-/// With `every_seconds = 0`, if the job gives no number of keys.
+/// Used with `every_seconds = 0`, if the job sets no number of keys.
 const EVERY_KEYS: NonZeroU64 = NonZeroU64::new(1_000_000).unwrap();
 
 #[derive(Deserialize)]
@@ -75,7 +75,7 @@ enum RawFormat {
     Nul,
     Csv,
     Jsonl,
-    /// Refused by name.
+    /// Jobs do not read it: refused by name.
     Parquet,
 }
 
@@ -109,14 +109,14 @@ struct RawOutput {
     rejects: Option<PathBuf>,
 }
 
-/// A problem, and the byte of the text at which it is.
+/// A problem, and the byte of the text where it is.
 type Misfit = (JobProblem, Option<usize>);
 
-/// Where the values of a job file are. No two tables have a key in common.
+/// The places of values in a job file. No two tables have a key in common.
 struct Places<'a>(&'a DeTable<'a>);
 
 impl Places<'_> {
-    /// The byte at which a value is, if it is given.
+    /// The byte at which a value stands, if it is given.
     fn of(&self, key: &str) -> Option<usize> {
         let tables = self.0.values().filter_map(|value| value.get_ref().as_table());
         let value = std::iter::once(self.0).chain(tables).find_map(|table| table.get(key))?;
@@ -127,7 +127,7 @@ impl Places<'_> {
         (JobProblem::Value { key, expected }, self.of(key))
     }
 
-    /// The value of an option, or `default` if it is not given. `check` returns `None` for a value that is not as
+    /// The value of an option, or `default` if it is not given. `check` returns `None` for a value that does not fit
     /// `expected`.
     fn value<T, V>(
         &self,
@@ -154,8 +154,8 @@ impl Job {
         Self::parse(&text, path)
     }
 
-    /// Checks the text of a job file as if it were at `path`: paths in it are relative to the folder of `path`, and a
-    /// job without a `name` has the file's name without the extension.
+    /// Checks the text of a job file as if the file were at `path`: paths in it are relative to the folder of `path`, and
+    /// a job without a `name` has the file's name without the extension.
     pub fn parse(text: &str, path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
         parse(text, path).map_err(|(problem, at)| {
@@ -170,7 +170,7 @@ fn toml_problem(error: &toml::de::Error) -> Misfit {
     (JobProblem::Toml(message), error.span().map(|span| span.start))
 }
 
-/// That what a forgetting filter keeps is given for one, and in one way.
+/// Checks that the options of forgetting are given only for a forgetting filter, and only in one way.
 fn check_forgetting(filter: &Creation, places: &Places<'_>) -> Result<(), Misfit> {
     let Creation { kind, forget_after, forget_within, keep_newest, .. } = filter;
     for (key, given) in [("forget_after", forget_after), ("forget_within", forget_within)] {
@@ -184,7 +184,7 @@ fn check_forgetting(filter: &Creation, places: &Places<'_>) -> Result<(), Misfit
     let not_both = "left out beside `keep_newest`";
     let needs_after = "given beside `forget_after`";
     let forgetting_alone = "given for a filter of the kind \"forgetting\" alone";
-    // The first of these that is given although it must not be.
+    // The first option that is given although it must not be.
     let wrong = [
         ("forget_after", has_newest, not_both),
         ("forget_within", has_newest, not_both),
@@ -237,7 +237,7 @@ fn parse(text: &str, path: &Path) -> Result<Job, Misfit> {
     Ok(Job {
         path: path.to_owned(),
         name,
-        // A store in a bucket lies beside no file.
+        // An address of a store in a bucket is not relative to the job file.
         filter: if Store::is_address(&raw.filter.path) {
             raw.filter.path.clone()
         } else {
@@ -309,7 +309,7 @@ impl RawInput {
             (None, ttl) => ("ttl", ttl),
         };
         if self.ttl.is_some() {
-            // The filter says later how long it keeps keys.
+            // How long the filter keeps keys becomes known later.
             rules.time_kind = TimeKind::Lifetime(Duration::MAX);
         }
         rules.time = time.as_ref().map(|time| self.time(key, time, format, places)).transpose()?;
@@ -358,7 +358,7 @@ impl RawInput {
             return Err((problem, at_format));
         }
         match (self.format, &self.field) {
-            // A cursor keeps a place in a stream of bytes, and the hash of all bytes before it.
+            // A cursor stores a place in a stream of bytes, and the hash of all bytes before it.
             (RawFormat::Parquet, _) => Err(places.wrong(
                 "format",
                 "`lines`, `nul`, `csv` or `jsonl`: a job does not read Parquet; write the column of keys as CSV",

@@ -10,14 +10,14 @@
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct Batch {
-    /// The keys, with one byte between each two: the separator of the stream that they were cut out of.
+    /// The keys, with one byte between each two: the separator of their stream.
     pub(super) bytes: Vec<u8>,
     /// The end of each key in `bytes`.
     pub(super) ends: Vec<usize>,
 }
 
 impl Batch {
-    /// An empty batch with room for as much as `other` holds.
+    /// An empty batch with as much room as `other`.
     pub(crate) fn with_room_of(other: &Self) -> Self {
         Self { bytes: Vec::with_capacity(other.bytes.len()), ends: Vec::with_capacity(other.ends.len()) }
     }
@@ -29,8 +29,8 @@ impl Batch {
         self.bytes.push(b'\n');
     }
 
-    /// Adds keys of `other`, from index `from` on, until there are `keys` of them here, or their bytes, with one more for
-    /// each key, are at least `bytes`. Returns the index in `other` of the next key.
+    /// Adds keys of `other`, from index `from` on, until this batch has `keys` of them, or until their bytes, plus one
+    /// for each key, are at least `bytes`. Returns the index in `other` of the next key.
     ///
     /// ```
     /// use gowk_ingest::keys::Batch;
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// Cuts a stream that comes in pieces of some length into batches of at most some keys and bytes.
+    /// Cuts a stream that arrives in pieces of one length into batches of limited keys and bytes.
     fn cut(stream: &[u8], piece: usize, keys: usize, bytes: usize) -> Vec<Vec<Vec<u8>>> {
         let (mut all, mut full) = (Vec::new(), Batch::default());
         let mut send = |batch: &mut Batch| {

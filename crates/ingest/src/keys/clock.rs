@@ -38,20 +38,21 @@ impl CommitClock {
         }
     }
 
-    /// The same clock, waiting longer after a commit that took long: at least ten times as long as that commit, so that
-    /// commits take at most an eleventh of the time, but at most five minutes, or the time given to [`new`](Self::new)
-    /// if that is longer. A commit of a large filter writes most of its pages, however few keys it has.
+    /// The same clock, but it waits longer after a commit that took long: at least ten times as long as that commit, so
+    /// that commits take at most an eleventh of the time. It never waits more than five minutes, or the time given to
+    /// [`new`](Self::new) if that is longer. A commit of a large filter writes most of its pages, however few keys it
+    /// has.
     pub const fn amortized(mut self) -> Self {
         self.is_amortized = true;
         self
     }
 
-    /// Notes that `keys` more keys were taken.
+    /// Counts `keys` more keys as taken.
     pub const fn take(&mut self, keys: u64) {
         self.taken += keys;
     }
 
-    /// Notes that all keys taken are committed now, by a commit that took this long.
+    /// Notes that all taken keys are now committed, by a commit that took this long.
     pub fn commit(&mut self, took: Duration) {
         self.committed = self.taken;
         self.last = Instant::now();
@@ -81,12 +82,12 @@ impl CommitClock {
         self.committed
     }
 
-    /// Keys taken and not committed yet.
+    /// Keys taken but not committed.
     pub const fn uncommitted(&self) -> u64 {
         self.taken - self.committed
     }
 
-    /// Keys that can be taken before their number makes a commit due; 0 if it is due.
+    /// How many keys can still be taken before their number makes a commit due; 0 if it is due.
     pub const fn keys_left(&self) -> u64 {
         match self.every_keys {
             Some(every) => every.get().saturating_sub(self.uncommitted()),
@@ -99,12 +100,12 @@ impl CommitClock {
         self.interval().filter(|_| self.uncommitted() > 0).and_then(|every| self.last.checked_add(every))
     }
 
-    /// Whether the time set has passed since the last commit, even if no key was taken since.
+    /// Whether the set time has passed since the last commit, even if no key was taken since.
     pub fn has_rung(&self) -> bool {
         self.interval().is_some_and(|every| self.last.elapsed() >= every)
     }
 
-    /// Whether a commit is due: there are keys to commit, and they are enough or have waited long enough.
+    /// Whether a commit is due: there are uncommitted keys, and they are enough or have waited long enough.
     pub fn is_due(&self) -> bool {
         self.uncommitted() > 0 && (self.keys_left() == 0 || self.has_rung())
     }
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!((clock.is_due(), clock.deadline(), clock.keys_left()), (false, None, 3));
         clock.take(2);
         assert_eq!((clock.is_due(), clock.keys_left(), clock.uncommitted()), (false, 1, 2));
-        // The deadline lies beyond the range of `Instant`.
+        // The deadline exceeds the range of `Instant`.
         assert_eq!(clock.deadline(), None);
         clock.take(1);
         assert!(clock.is_due());
@@ -148,12 +149,12 @@ mod tests {
             clock.iter_mut().for_each(|clock| clock.commit(took * SECOND));
             assert_eq!(clock.map(|clock| clock.interval()), [Some(exact * SECOND), Some(amortized * SECOND)]);
         }
-        // The bound never shortens the time that was asked for.
+        // The bound never shortens the requested time.
         let mut rare = CommitClock::new(None, Some(900 * SECOND)).amortized();
         rare.commit(60 * SECOND);
         rare.commit(31 * SECOND);
         assert_eq!((rare.interval(), rare.spent()), (Some(900 * SECOND), 91 * SECOND));
-        // A commit that took long puts the next one off.
+        // A commit that took long delays the next one.
         let mut clock = CommitClock::new(None, Some(Duration::ZERO)).amortized();
         clock.commit(3600 * SECOND);
         clock.take(1);

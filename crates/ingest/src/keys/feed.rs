@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!
-//! 1. The last event of the thread says how its reading ended, even if by a panic. So a receiver never waits for ever,
+//! 1. The thread's last event says how its reading ended, even after a panic. So a receiver never waits for ever,
 //!    although wakers keep the queue open.
 //! 2. Messages are received in the order of sending, and the end comes after all of them.
 
@@ -15,15 +15,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// A thread that reads, and the queue of its messages `M`, most often one [`Batch`](super::Batch) each, until the end
-/// or an error `E`.
+/// A thread that reads, and the queue of its messages `M`, usually one [`Batch`](super::Batch) each. The queue ends with
+/// the end of the reading or with an error `E`.
 ///
 /// After the feed is dropped, the thread's next send fails. Dropping does not wait for the thread, because it may be
 /// reading a terminal. [`stop`](Self::stop) waits.
 #[derive(Debug)]
 pub struct Feed<M, E> {
     events: Receiver<Event<M, E>>,
-    /// Events taken from the queue, but not yet handed out.
+    /// Events that were taken from the queue but not handed out yet.
     ready: VecDeque<Event<M, E>>,
     waker: SyncSender<Event<M, E>>,
     stopped: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ pub struct Feed<M, E> {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The next thing to do for the receiver of a [`Feed`].
+/// The next event for the receiver of a [`Feed`].
 #[derive(Debug)]
 pub enum Next<M> {
     /// A message of the reading thread.
@@ -66,7 +66,7 @@ impl<M, E> Sender<M, E> {
         self.to.send(Event::Next(Next::Message(message))).map_err(|_| Stopped)
     }
 
-    /// Whether the feed receives no more messages. Ask before long work that sends nothing.
+    /// Whether the feed receives no more messages. Check this before long work that sends nothing.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl<M: Send + 'static, E: Send + 'static> Feed<M, E> {
         let sender = Sender { to: feed.waker.clone(), stopped: feed.stopped.clone() };
         let run = move || {
             let outcome = catch_unwind(AssertUnwindSafe(|| read(&sender)));
-            // The receiver may be gone by now.
+            // The receiver may be gone.
             let _ = match outcome {
                 Ok(Ok(())) => sender.to.send(Event::Next(Next::End)),
                 Ok(Err(error)) => sender.to.send(Event::Failed(error)),
@@ -124,7 +124,7 @@ impl<M, E> Feed<M, E> {
         Self { events, ready: VecDeque::new(), waker, stopped, thread: None }
     }
 
-    /// The next thing to do; `None` if nothing has come yet.
+    /// The next event; `None` if there is none yet.
     ///
     /// Fails with the error of the reading thread, after all messages before it. Panics if that thread has panicked.
     pub fn try_next(&mut self) -> Result<Option<Next<M>>, E> {
@@ -135,7 +135,7 @@ impl<M, E> Feed<M, E> {
         }
     }
 
-    /// Waits for the next thing to do, and returns [`Next::Woken`] if nothing has come by the time `until`. Fails as
+    /// Waits for the next event. Returns [`Next::Woken`] if there is none by the time `until`. Fails as
     /// [`try_next`](Self::try_next) does.
     pub fn next(&mut self, until: Option<Instant>) -> Result<Next<M>, E> {
         if let Some(next) = self.try_next()? {
@@ -154,7 +154,7 @@ impl<M, E> Feed<M, E> {
         self.told(event)
     }
 
-    /// Further messages that are in the queue already, at most `most`. The more keys a filter takes at a time, the more
+    /// Further messages that are already in the queue, at most `most`. The more keys a filter takes at a time, the more
     /// of them share a region, and the more of its threads have work.
     pub fn ready(&mut self, most: usize) -> Vec<M> {
         let mut messages = Vec::new();

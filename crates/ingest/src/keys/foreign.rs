@@ -1,8 +1,8 @@
-//! Formats of files that gowk does not read, known by their first bytes: cut into lines, such a file would be millions
-//! of wrong keys.
+//! Formats that gowk does not read, recognized by their first bytes. Cut into lines, such a file would become millions of
+//! wrong keys.
 //!
-//! A format is recognised only by a beginning that is hardly ever text, so that no list of keys is refused: `BZh9` may
-//! be a key, and begins bzip2 data only if the magic number of a block follows.
+//! A format is recognized only by a beginning that hardly any text has, so that no list of keys is refused: `BZh9` may be
+//! a key, and begins bzip2 data only if the magic number of a block follows.
 
 use std::fmt;
 
@@ -28,11 +28,11 @@ pub enum Foreign {
     Filter,
 }
 
-/// Stands for one digit from 1 to 9: the level of bzip2.
+/// Stands for any digit from 1 to 9, the level of bzip2.
 const LEVEL: u8 = b'#';
 
-/// How files of each format begin. After `BZh` and the level comes the magic number of the first block, or of the end in a
-/// file without blocks. A page or the footer follows `PAR1`; its first field is an integer.
+/// How files of each format begin. In bzip2, after `BZh` and the level comes the magic number of the first block, or of
+/// the end if there are no blocks. In Parquet, a page or the footer follows `PAR1`; its first field is an integer.
 const BEGINNINGS: [(&[u8], Foreign); 13] = [
     (b"BZh#\x31\x41\x59\x26\x53\x59", Foreign::Bzip2),
     (b"BZh#\x17\x72\x45\x38\x50\x90", Foreign::Bzip2),
@@ -51,16 +51,16 @@ const BEGINNINGS: [(&[u8], Foreign); 13] = [
 ];
 
 impl Foreign {
-    /// The number of first bytes that show every format.
+    /// How many leading bytes suffice to recognize every format.
     pub const BYTES: usize = 10;
 
-    /// The format of a file that begins with these bytes; `None` if it is another format, or there are too few bytes.
+    /// The format of a file with this beginning; `None` if it is another format, or there are too few bytes.
     pub fn of(first: &[u8]) -> Option<Self> {
         let found = BEGINNINGS.iter().find(|(magic, _)| first.len() >= magic.len() && agree(magic, first));
         found.map(|(_, format)| *format)
     }
 
-    /// Whether [`of`](Self::of) needs more bytes than these.
+    /// Whether [`of`](Self::of) needs more bytes than these to decide.
     pub fn is_open(first: &[u8]) -> bool {
         BEGINNINGS.iter().any(|(magic, _)| first.len() < magic.len() && agree(magic, first))
     }
@@ -86,14 +86,14 @@ impl Foreign {
     }
 }
 
-/// Its name.
+/// The format's name.
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.known().0)
     }
 }
 
-/// Whether the two agree as far as the shorter one goes.
+/// Whether the two agree up to the length of the shorter one.
 fn agree(magic: &[u8], first: &[u8]) -> bool {
     let mut both = magic.iter().zip(first);
     both.all(|(magic, byte)| if *magic == LEVEL { (b'1'..=b'9').contains(byte) } else { magic == byte })
@@ -121,7 +121,7 @@ mod tests {
         for (bytes, format) in WHOLE {
             assert_eq!(Foreign::of(bytes), Some(format), "{format}");
             assert!(!Foreign::is_open(bytes), "{format}");
-            // The shortest beginning that shows the format: fewer bytes are open, and are called no format.
+            // The shortest beginning that shows the format. Fewer bytes leave it open, and `of` returns no format.
             let known = (0..=bytes.len()).find(|length| Foreign::of(&bytes[..*length]).is_some()).unwrap();
             assert!((2..=Foreign::BYTES).contains(&known), "{format}: {known}");
             for length in 0..known {

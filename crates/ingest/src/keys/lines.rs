@@ -6,13 +6,13 @@ use memchr::{memchr_iter, memrchr};
 
 use super::{Batch, LONGEST};
 
-/// Bytes asked of the stream at a time: the capacity of a pipe on Linux.
+/// How many bytes are read from the stream at a time: the capacity of a pipe on Linux.
 const CHUNK: usize = 64 * 1024;
 
 /// The keys of a stream, handed out in batches as soon as they are whole.
 ///
-/// A key ends at the separator, and the last one may also end with the stream. All other bytes belong to the key, even
-/// a CR before a newline. Two separators in a row have an empty key between them.
+/// A key ends at the separator; the last one may also end with the stream. All other bytes belong to the key, even a CR
+/// before a newline. Between two adjacent separators there is an empty key.
 ///
 /// Takes time in proportion to the length of the stream, however short its pieces are, and memory in proportion to its
 /// longest key. After an error the iterator ends.
@@ -20,7 +20,7 @@ const CHUNK: usize = 64 * 1024;
 pub struct Lines<R> {
     stream: R,
     separator: u8,
-    /// The beginning of a key that is not whole yet.
+    /// The beginning of a key whose end has not arrived.
     pending: Vec<u8>,
     /// Keys handed out.
     taken: u64,
@@ -33,7 +33,7 @@ pub enum Error {
     /// The stream cannot be read.
     #[error("cannot read: {0}; check where the keys come from")]
     Read(#[source] io::Error),
-    /// A key is longer than [`LONGEST`]; the keys before it were handed out.
+    /// A key is longer than [`LONGEST`]. The keys before it were handed out.
     #[error("key {number} is longer than {LONGEST} bytes, the most that a key may have; shorten it")]
     TooLong {
         /// The key's number in the stream, counted from 1.
@@ -47,14 +47,14 @@ impl<R: Read> Lines<R> {
         Self { stream, separator, pending: Vec::new(), taken: 0, ended: false }
     }
 
-    /// The whole keys among the bytes in the buffer, possibly none.
+    /// The whole keys in the buffer, possibly none.
     fn cut(&mut self) -> Result<Batch, Error> {
         let fresh = self.pending.len();
         self.ended = read_more(&mut self.stream, &mut self.pending).map_err(Error::Read)? == 0;
         let whole = match memrchr(self.separator, &self.pending[fresh..]) {
             _ if self.ended => self.pending.len(),
             Some(last) => fresh + last + 1,
-            // The pending bytes stay where they are: if each piece copied them, a long key would take quadratic time.
+            // The pending bytes do not move: if each piece copied them, a long key would take quadratic time.
             None if self.pending.len() <= LONGEST => return Ok(Batch::default()),
             None => return Err(Error::TooLong { number: self.taken + 1 }),
         };
@@ -64,7 +64,7 @@ impl<R: Read> Lines<R> {
         if self.ended && !batch.bytes.is_empty() {
             batch.ends.push(batch.bytes.len());
         }
-        // Only the first key can have begun in an earlier chunk.
+        // Only the first key can begin in an earlier chunk.
         if batch.ends.first().is_some_and(|end| *end > LONGEST) {
             return Err(Error::TooLong { number: self.taken + 1 });
         }
@@ -108,7 +108,7 @@ fn read_more(stream: &mut impl Read, into: &mut Vec<u8>) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    /// Gives its bytes in pieces of the given length.
+    /// Returns its bytes in pieces of the given length.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

@@ -17,10 +17,10 @@ use super::schema::{self, Purpose, Value};
 
 /// The most rows in a batch.
 const ROWS: usize = 8192;
-/// The bytes of a batch's values, if all values were of their mean length.
+/// How many bytes the values of a batch have, if all values have their mean length.
 const BYTES: usize = 1 << 20;
 const NANOS: i64 = 1_000_000_000;
-/// The seconds of a day.
+/// How many seconds a day has.
 const DAY: i64 = 86_400;
 /// The Julian day of 1970-01-01.
 const EPOCH: i64 = 2_440_588;
@@ -28,23 +28,23 @@ const EPOCH: i64 = 2_440_588;
 pub(super) struct Column {
     index: usize,
     value: Value,
-    /// The definition level of a row with a value.
+    /// The definition level of rows with a value.
     level: i16,
-    /// Row groups begun.
+    /// How many row groups were begun.
     groups: usize,
     chunk: Option<Chunk>,
     batch: Batch,
-    /// Rows taken.
+    /// How many rows were taken.
     row: u64,
 }
 
 /// The column in one row group.
 struct Chunk {
     reader: ColumnReader,
-    /// The first row, from 1, and the last one.
+    /// The first and the last row, counted from 1.
     rows: [u64; 2],
     left: usize,
-    /// Rows to read at a time.
+    /// How many rows to read at a time.
     batch: usize,
 }
 
@@ -52,12 +52,12 @@ struct Chunk {
 #[derive(Default)]
 struct Batch {
     rows: usize,
-    /// The definition level of each row; none if each row has a value.
+    /// The definition level of each row; empty if every row has a value.
     levels: Vec<i16>,
     values: Values,
-    /// Rows taken.
+    /// How many rows were taken.
     row: usize,
-    /// Values taken; a row without a value has none.
+    /// How many values were taken; a row without a value has none.
     value: usize,
 }
 
@@ -76,7 +76,7 @@ impl Column {
         Ok(Self { index, value, level, groups: 0, chunk: None, batch: Batch::default(), row: 0 })
     }
 
-    /// Whether there is a next row, which is decoded then. [`take`](Self::take) takes its value.
+    /// Whether there is a next row; if so, decodes it. [`take`](Self::take) returns its value.
     pub(super) fn advance(&mut self, opened: &Opened) -> Result<bool, InputProblem> {
         while self.batch.row == self.batch.rows {
             if !self.fill(opened)? {
@@ -97,7 +97,7 @@ impl Column {
         (self.batch.row == 0).then(|| self.row + self.batch.rows as u64)
     }
 
-    /// Decodes the next rows; false at the end of the file.
+    /// Decodes the next rows. Returns false at the end of the file.
     fn fill(&mut self, opened: &Opened) -> Result<bool, InputProblem> {
         if self.chunk.is_none() {
             self.chunk = self.begin(opened)?;
@@ -191,7 +191,7 @@ impl Batch {
             ColumnReader::BoolColumnReader(reader) => {
                 read(reader, rows, levels, |found| values.text(format_args!("{found}")))
             }
-            // No column of these types is chosen.
+            // `schema.rs` chooses no column of these types.
             ColumnReader::FloatColumnReader(_) | ColumnReader::DoubleColumnReader(_) => Ok(0),
         }?;
         Ok(Self { rows, row: 0, value: 0, ..self })
@@ -233,7 +233,7 @@ impl Values {
         self.ends.push(self.bytes.len());
     }
 
-    /// A time, for `time::parse`; an empty text if that is too late for it.
+    /// A time, for `time::parse`; an empty text if the time is too late for it.
     fn time(&mut self, seconds: i64, nanos: i64) {
         match u64::try_from(seconds) {
             Err(_) => self.push(b"0"),
@@ -249,7 +249,7 @@ impl Values {
     }
 }
 
-/// Decodes at most this many rows of a column without lists; returns how many it found.
+/// Decodes at most this many rows of a column without lists. Returns how many it decoded.
 fn read<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
     rows: usize,
@@ -262,7 +262,7 @@ fn read<T: DataType>(
     Ok(rows)
 }
 
-/// Fails if the column is compressed in a way that is not read.
+/// Fails if the column's compression is not supported.
 fn check(column: &ColumnChunkMetaData) -> Result<(), InputProblem> {
     match column.compression() {
         Compression::UNCOMPRESSED

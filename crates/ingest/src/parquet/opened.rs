@@ -1,4 +1,4 @@
-//! A Parquet file: its footer, and calls of the decoder.
+//! A Parquet file: its footer, and calls to the decoder.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -20,7 +20,7 @@ pub(super) struct Opened {
     pub(super) file: Arc<File>,
     pub(super) length: u64,
     pub(super) metadata: ParquetMetaData,
-    /// The rows of all row groups.
+    /// How many rows all row groups have.
     pub(super) rows: u64,
 }
 
@@ -57,7 +57,7 @@ impl Opened {
     }
 }
 
-/// Calls the decoder, which panics on some damaged files: if a dictionary is missing, for example.
+/// Calls the decoder, which panics on some damaged files, for example if a dictionary is missing.
 pub(super) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
     thread_local!(static DECODES: Cell<bool> = const { Cell::new(false) });
     static HOOK: Once = Once::new();
@@ -79,7 +79,7 @@ pub(super) fn decode<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Resul
     }
 }
 
-/// The problem of a file that cannot be decoded at this place.
+/// The error for a file that cannot be decoded at this place.
 pub(super) fn damaged(place: &str, message: impl Into<String>) -> InputProblem {
     InputProblem::Parquet { place: place.to_owned(), message: message.into() }
 }

@@ -1,4 +1,4 @@
-//! The column of a Parquet file that has the keys, or their times, by its name.
+//! The columns of a Parquet file that have the keys and their times, found by name.
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
@@ -17,7 +17,7 @@ pub(super) enum Value {
     Signed,
     Unsigned,
     Uuid,
-    /// So many of these units make a second since 1970.
+    /// Units of time since 1970; this many make a second.
     Instant {
         per_second: i64,
     },
@@ -97,13 +97,13 @@ fn time(column: &ColumnDescriptor) -> Option<Value> {
         (Type::INT32, Some(LogicalType::Date), _) | (Type::INT32, None, ConvertedType::DATE) => {
             Some(Value::Days)
         }
-        // What Spark and Impala write, and only for times.
+        // Spark and Impala write this type, and only for times.
         (Type::INT96, _, _) => Some(Value::Int96),
         _ => written(column),
     }
 }
 
-/// How a value of this column becomes a text or number as other formats have it; `None` if it is neither.
+/// How a value of this column becomes a text or number, in the form of other formats; `None` if it is neither.
 fn written(column: &ColumnDescriptor) -> Option<Value> {
     key(column).filter(|value| matches!(value, Value::Bytes | Value::Signed | Value::Unsigned))
 }
@@ -119,7 +119,7 @@ fn kind(column: &ColumnDescriptor) -> String {
     }
 }
 
-/// The columns as `--column` takes them, shortened.
+/// The columns in the form that `--column` accepts, shortened.
 fn shown(schema: &SchemaDescriptor) -> String {
     let mut all = String::new();
     for column in schema.columns() {

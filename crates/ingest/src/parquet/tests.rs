@@ -1,8 +1,8 @@
-//! Invariants checked: keys are what DuckDB finds in the column; a row without a value is a record without a key; a
-//! damaged file is an error that names the file and the place, or is read as far as its checksums allow, and never a
-//! panic; of a file that is cut, no key is taken for the end. Times are those that the columns' types say.
+//! Invariants checked: keys are those that DuckDB finds in the column; a row without a value is a record without a key. A
+//! damaged file never causes a panic: it is an error that names the file and the place, or is read as far as its
+//! checksums allow. A cut file is an error at each length. Times are those of the columns' types.
 //!
-//! `crates/cli/tests/parquet/make.py` has made the files.
+//! `crates/cli/tests/parquet/make.py` made the files.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -44,7 +44,7 @@ fn rows(bytes: &[u8], column: &str) -> Result<Vec<Option<String>>, Error> {
     Ok(found.into_iter().map(|(key, skip, _)| skip.is_none().then_some(key)).collect())
 }
 
-/// The times of the keys in the column `id` of all rows, in milliseconds; `None` where there is none.
+/// The times of the keys in the column `id` of all rows, in milliseconds; `None` for a row without one.
 fn times(bytes: &[u8], column: &str) -> Result<Vec<Option<u128>>, Error> {
     let found = read(bytes, &Rules::new(Format::parquet("id")).with_time(column, TimeKind::Seen).unwrap())?;
     let of = |(key, skip, time): (String, _, Option<u128>)| {
@@ -108,7 +108,7 @@ fn a_row_without_a_value_is_a_record_without_a_key() {
         let bytes = bytes(&format!("{file}.parquet"));
         let nulls = |column| rows(&bytes, column).unwrap().iter().filter(|row| row.is_none()).count();
         assert_eq!(nulls("url"), (10..50).filter(|n| n % 7 == 3).count(), "{file}");
-        // A struct that is null, and a struct whose field is.
+        // A struct that is null, and a struct whose field is null.
         assert_eq!(nulls("user.name"), (10..50).filter(|n| n % 5 == 4 || n % 4 == 1).count(), "{file}");
         assert_eq!(nulls("id"), 0, "{file}");
     }
@@ -145,7 +145,7 @@ fn timed() -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::default()).unwrap();
     let mut group = writer.next_row_group().unwrap();
-    // Row by row: after 1970; a part of a second; before 1970; later than any time that is taken; null.
+    // Row by row: after 1970; with a fraction of a second; before 1970; later than any time that is accepted; null.
     let levels = Some(&[1, 1, 1, 1, 0][..]);
     let millis = [1_777_809_600_000, 1_777_809_600_250, -1_500, 100_000_000_000_000_000];
     // 2262 is the last year of nanoseconds.
@@ -208,7 +208,7 @@ fn times_are_what_the_type_of_their_column_says() {
         let found = times(&bytes_of, column).unwrap();
         assert_eq!(found, [&expected[..], &[None]].concat(), "{column}");
     }
-    // What DuckDB and Arrow write as days from 2026-01-01 on.
+    // DuckDB and Arrow write this as days from 2026-01-01 on.
     let days = (10..50).map(|day| Some((1_767_225_600 + 86_400 * day) * 1000));
     for file in FILES {
         let bytes = bytes(&format!("{file}.parquet"));
@@ -228,7 +228,7 @@ fn each_key_has_the_time_of_its_row() {
             assert_eq!((skip.is_none(), *time), (has_key, has_key.then_some(expected)), "{file} {key}");
         }
     }
-    // Batches of the two columns end at other rows, since keys are long: of 5242 rows, and of 8192.
+    // The batches of the two columns end at different rows, since keys are long: batches of 5242 rows and of 8192.
     let rows = 20_000;
     let schema = "message rows { required binary id (STRING); required int64 at (TIMESTAMP(MILLIS,true)); }";
     let mut bytes = Vec::new();
@@ -304,9 +304,9 @@ fn no_damaged_byte_is_a_panic() {
             }
         }
     }
-    // Most bytes are of other columns.
+    // Most bytes belong to other columns.
     assert!(found > 1000 && read > 1000, "{found} errors, {read} times the same rows");
-    // If no file here makes the decoder panic, this test does not show that such a panic is caught.
+    // If no file here makes the decoder panic, this test does not show that such panics are caught.
     assert!(panics > 0 && timed > 100, "{panics} panics, {timed} errors of times");
 }
 
@@ -320,7 +320,7 @@ fn checksums_show_each_damaged_byte_of_the_column() {
         damaged[place] ^= 0x04;
         match rows(&damaged, "url") {
             Err(error) => found += usize::from(error.to_string().contains("checksum")),
-            // A damaged name of another column, or statistics.
+            // Damage in the name of another column, or in statistics.
             Ok(rows) => assert_eq!(rows, whole, "{place}"),
         }
     }
