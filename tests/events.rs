@@ -1,7 +1,7 @@
-//! Invariants checked: a subscriber of `tracing` hears what happens to filters and stores, with the fields that
+//! Invariants checked: a subscriber of `tracing` receives the events of filters and stores, with the fields that
 //! `src/events.rs` lists, and never the seed or a key.
 //!
-//! A test binary of its own, which `Cargo.toml` builds only with the feature `tracing`: continuous integration runs it
+//! A separate test binary, which `Cargo.toml` builds only with the feature `tracing`: continuous integration runs it
 //! without the features of the other tests.
 
 use std::fmt::{Debug, Write as _};
@@ -13,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Keeps each event as a line.
+/// Stores each event as a line.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
@@ -52,7 +52,7 @@ impl Subscriber for Heard {
     fn exit(&self, _: &Id) {}
 }
 
-/// The events of some work about one path, which is cut out of them.
+/// The events during `work` for one path, without the path itself.
 fn heard(path: &std::path::Path, work: impl FnOnce()) -> Vec<String> {
     let heard = Heard::default();
     tracing::subscriber::with_default(heard.clone(), work);
@@ -86,7 +86,7 @@ fn the_life_of_a_filter_is_heard() {
     assert_eq!(lines, expected);
     assert!(!lines.concat().contains("1234567890123") && !lines.concat().contains("secret"));
 
-    // Copies of the files, as a writer leaves them that dies after a commit.
+    // Copies of the files, as after the death of a writer that has committed.
     let copy = path.with_file_name("copy");
     let mut writer = options.open_existing(&path).unwrap();
     writer.insert("another").unwrap();

@@ -2,13 +2,13 @@
 //!
 //! Invariants checked:
 //!
-//! 1. `verify` finds a flipped byte in any data page, and names page and region. So does the first lookup that touches the
-//!    page. Lookups in other pages still work.
+//! 1. `verify` finds a flipped byte in any data page, and names page and region. So does the first lookup that touches
+//!    the page. Lookups in other pages still work.
 //! 2. No commit and no doubling hides the damage.
 //! 3. After `repair`, no key is reported absent, through commits, doublings and reopenings.
-//! 4. One damaged superblock loses nothing.
-//! 5. A digit in a set, which holds no counts, is found by `verify` and mended by `repair`. No file made of such a set is
-//!    refused.
+//! 4. One damaged superblock loses no key.
+//! 5. A digit in a set, which holds no counts, is found by `verify` and removed by `repair`. No file made from such a set
+//!    is refused.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn key(i: u64) -> [u8; 8] {
 
 /// A closed filter of two regions.
 fn filter(dir: &tempfile::TempDir, slots: SlotsPerBucket) -> PathBuf {
-    // The kinds take turns with the widths.
+    // The kinds alternate with the widths.
     let kind = if slots.get().is_multiple_of(2) { Kind::Counting } else { Kind::Set };
     let path = dir.path().join("f.gowk");
     let capacity = match slots {
@@ -48,7 +48,7 @@ fn flip(path: &Path, offset: u64, mask: u8) {
     file.write_all_at(&[byte[0] ^ mask], offset).unwrap();
 }
 
-/// Where the data pages start: the file's end less its regions.
+/// Where the data pages start: the file's length minus its regions.
 fn data(path: &Path) -> u64 {
     let regions = Reader::open(path).unwrap().info().unwrap().regions;
     path.metadata().unwrap().len() - 65_536 * regions
@@ -91,7 +91,7 @@ fn a_flipped_byte_in_any_page_is_found_by_verify_and_by_the_lookups_that_touch_i
 fn a_flipped_checksum_is_found_as_a_damaged_page() {
     let dir = tempfile::tempdir().unwrap();
     let path = filter(&dir, SlotsPerBucket::Four);
-    // Two regions: 32 checksums, in the page before the padding to the data.
+    // Two regions have 32 checksums, in the page before the padding to the data.
     let sums = 131_072 + (53_248_u64 + 8).next_multiple_of(PAGE);
     flip(&path, sums + 4 * 7, 0x10);
     let report = Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap();
@@ -161,8 +161,8 @@ fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
     }
 }
 
-/// Puts a digit above an entry of a page, and the right checksum beside it. Slots have 16 bits here, and 0x0400 is the
-/// digit 1.
+/// Puts a digit above an entry of a page, and stores the right checksum. Slots have 16 bits here, and 0x0400 is the digit
+/// 1.
 fn put_a_digit(path: &Path, page: u64) {
     let info = Reader::open(path).unwrap().info().unwrap();
     let mut bytes = std::fs::read(path).unwrap();
@@ -172,7 +172,7 @@ fn put_a_digit(path: &Path, page: u64) {
         crc32fast::hash(&[&prefix, content].concat()).to_le_bytes()
     };
     let before = crc(&bytes[from..from + PAGE as usize]);
-    // The checksum of the page is somewhere before the pages, and nowhere else by chance.
+    // The page's checksum is somewhere before the pages, and does not occur elsewhere by chance.
     let places: Vec<usize> =
         (0..data(path) as usize).step_by(4).filter(|at| bytes[*at..at + 4] == before).collect();
     assert_eq!(places.len(), 1, "{places:?}");
@@ -192,7 +192,7 @@ fn a_digit_in_a_set_is_told_and_mended() {
     let whole = Options::new().capacity(60_000).slots_per_bucket(SlotsPerBucket::Four);
     let mut writer = whole.create(&path).unwrap();
     (0..FEW).for_each(|i| assert!(writer.insert(&key(i)).is_ok()));
-    // Marked: without markers, a slot of the same bits is an entry.
+    // The filter is marked: without markers, a slot with these bits is an entry.
     writer.grow().unwrap();
     writer.commit().unwrap();
     writer.shrink().unwrap();
@@ -209,7 +209,7 @@ fn a_digit_in_a_set_is_told_and_mended() {
     assert!(report.damaged.is_empty() && !report.is_clean());
     assert_eq!(report.malformed.iter().map(|page| (page.page, page.region)).collect::<Vec<_>>(), [(17, 1)]);
 
-    // No file made of it is refused for that.
+    // No file made from the set is refused because of the digit.
     let parts = [0, 1, 2, 3].map(|part| dir.path().join(format!("part {part}")));
     reader.divide_to(&parts, &|_, _| {}).unwrap();
     let parts = parts.map(|part| Reader::open(part).unwrap());
@@ -238,7 +238,7 @@ fn a_digit_in_a_set_is_told_and_mended() {
     assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
     let info = reader.info().unwrap();
     assert_eq!((info.digits, info.quarantined_buckets), (0, 512));
-    // Its keys are lost, so all keys that look there are answered "present".
+    // The page's keys are lost, so lookups of all keys in it answer "present".
     let present = (FEW..10 * FEW).filter(|i| reader.contains(&key(*i)).unwrap()).count() as u64;
     assert!((9 * FEW / 32..9 * FEW / 8).contains(&present), "{present}");
     assert!(Options::new().open_existing(&path).unwrap().repair(&|_, _| {}).unwrap().is_empty());
@@ -278,7 +278,7 @@ fn a_commit_that_was_given_up_does_not_come_back_from_a_stale_frame() {
     let frames = std::fs::read(&journal).unwrap();
     assert!(frames.len() > 512);
     drop(writer);
-    // As if the power had failed during the append: recovery finds a part of the frame, and empties the journal.
+    // As if the power failed during the append: recovery finds a part of the frame, and empties the journal.
     std::fs::write(&path, &before).unwrap();
     std::fs::write(&journal, &frames[..512 + 64]).unwrap();
     let check = || {
@@ -313,12 +313,12 @@ fn a_stale_live_area_is_reported_once_and_mended_by_one_repair() {
     writer.commit().unwrap();
     writer.close().unwrap();
     let image = std::fs::read(&path).unwrap();
-    // The whole live area of the commit before, or an impossible commit number alone.
+    // The whole live area of the previous commit, or only an impossible commit number.
     for (offset, bytes) in [(0, old.as_slice()), (1024, &9999_u64.to_le_bytes())] {
         std::fs::write(&path, &image).unwrap();
         write_live(&path, offset, bytes);
         let reader = Reader::open(&path).unwrap();
-        // The superblock has a checksum.
+        // Readers use the superblock, which has a checksum.
         assert_eq!(reader.info().unwrap().inserted, inserted);
         assert_eq!(reader.metadata().unwrap().get("crawl"), Some(b"page 17".as_slice()));
         let report = reader.verify(&|_, _| {}).unwrap();
@@ -328,7 +328,7 @@ fn a_stale_live_area_is_reported_once_and_mended_by_one_repair() {
         let repair = writer.repair(&|_, _| {}).unwrap();
         assert!(repair.live && !repair.recounted && !repair.is_empty(), "{repair:?}");
         assert!(writer.repair(&|_, _| {}).unwrap().is_empty());
-        // A reader opened before sees the next commit.
+        // A reader that was opened before sees the next commit.
         writer.insert(&key(KEYS + 1000)).unwrap();
         writer.commit().unwrap();
         assert_eq!(reader.info().unwrap().inserted, inserted + 1);

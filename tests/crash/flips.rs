@@ -1,10 +1,10 @@
 //! Every byte of a small filter, flipped.
 //!
 //! Bit 0 and bit 7 of every byte of the file, and of a journal with commits in it, are flipped one at a time. Without
-//! `GOWK_THOROUGH=1`, one byte in eight is flipped where neighbours are alike.
+//! `GOWK_THOROUGH=1`, one byte in eight is flipped in stretches of equal bytes.
 //!
-//! Invariants checked, for each flip: nothing panics or hangs; no key is reported absent; `verify` finds the flip wherever
-//! the specification has a checksum. Everywhere else the test names the field, and why a flip there is harmless.
+//! Invariants checked, for each flip: nothing panics or hangs. No key is reported absent. `verify` finds the flip
+//! wherever the specification has a checksum. For all other flips the test names the field, and why the flip is harmless.
 //!
 //! The filter has one region, keys from several commits, metadata, and a live area. It lies in a folder in memory if the
 //! system has one.
@@ -21,12 +21,12 @@ use gowk::{Error, Kind, Lookup, Options, Reader, SlotsPerBucket};
 use crate::thorough;
 
 const KEYS: u64 = 600;
-/// Keys committed to the journal, after the checkpoint.
+/// How many keys are committed to the journal, after the checkpoint.
 const JOURNALED: u64 = 12;
 const PAGE: u64 = 4096;
 const SLOT: u64 = 65_536;
 const LIVE: u64 = 2 * SLOT;
-/// Where the checksums begin: sixteen, as there is one region.
+/// Where the checksums begin. There are sixteen, for one region.
 const SUMS: u64 = LIVE + 57_344;
 const DATA: u64 = 196_608;
 const LENGTH: u64 = DATA + 65_536;
@@ -35,7 +35,7 @@ fn key(i: u64) -> [u8; 8] {
     i.to_le_bytes()
 }
 
-/// What lies at an offset of the data file, and what a flip there does.
+/// The part of the data file at an offset, and the effect of a flip there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Part {
     /// A superblock, under its CRC: `verify` finds the flip, and readers use the other slot.
@@ -44,11 +44,11 @@ enum Part {
     State,
     /// The "superseded" flag: readers compare the name or recover, and the next recovery clears it.
     Flags,
-    /// The apply epoch and the copy sequence: an odd number is recovered, a higher even one is as good.
+    /// The apply epoch and the copy sequence: an odd number causes a recovery, and a higher even number is as good.
     Epoch,
     /// The commit number differs from the superblock's: `verify` finds it, and readers use the superblock.
     Commit,
-    /// Unused counts and metadata: the superblock of the same commit has them too.
+    /// Unused counts and metadata: the superblock of the same commit also has them.
     Copies,
     /// Read only while a commit is being applied.
     Sequence,
@@ -78,10 +78,10 @@ fn part(offset: u64) -> Part {
     }
 }
 
-/// Whether the short test flips the byte. Of eight bytes that are alike it flips one, at another place each time.
+/// Whether the short test flips the byte. Of eight equal bytes it flips one, at a different place each time.
 fn is_flipped_always(offset: u64) -> bool {
     let named = match part(offset) {
-        // The fields, and the seal.
+        // The superblock's fields, and its seal.
         Part::Superblock => !(512..SLOT - 4).contains(&(offset % SLOT)),
         Part::State | Part::Flags | Part::Epoch | Part::Commit | Part::Sequence | Part::Checksum => true,
         Part::Copies => (LIVE..LIVE + 4096 + 64).contains(&offset),
@@ -123,7 +123,7 @@ fn images() -> [(Vec<u8>, Vec<u8>); 2] {
     })
 }
 
-/// A filter in a folder of its own. It is restored from its image after a flip that made the library write.
+/// A filter in a folder of its own. It is restored from its image after each flip that made the library write.
 struct Copy {
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -156,7 +156,7 @@ impl Copy {
     }
 }
 
-/// The keys that a lookup looks for in each page. Some keys are in two lists.
+/// The keys that are looked up in each page. Some keys are in two lists.
 fn keys_by_page(copy: &Copy) -> BTreeMap<u64, Vec<u64>> {
     let keys_of = |page: u64| {
         let at = DATA + page * PAGE;
@@ -187,13 +187,13 @@ fn check(copy: &Copy, offset: u64, keys: &BTreeMap<u64, Vec<u64>>) {
     let sound = damaged.is_none() && !matches!(part, Part::Superblock | Part::Commit);
     assert_eq!(report.is_clean(), sound, "{offset}: {report:?}");
     match damaged {
-        // The first lookup that touches the damaged page reports it. The others find their keys.
+        // The first lookup that touches the damaged page reports it. The other lookups find their keys.
         Some(page) => {
             assert!(!keys[&page].is_empty());
             for i in &keys[&page] {
                 match reader.contains(&key(*i)) {
                     Err(Error::Damaged { page: named, .. }) if named == page => {}
-                    // The key was found in its first bucket, before the damaged page was touched.
+                    // The key was found in its first bucket, before the lookup touched the damaged page.
                     Ok(true) => {}
                     other => panic!("{offset}, key {i}: {other:?}"),
                 }
@@ -220,7 +220,7 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
     let chosen: Vec<u64> =
         (0..LENGTH).filter(|at| thorough::is_asked_for() || is_flipped_always(*at)).collect();
     thorough::size("bytes flipped", chosen.len() as u64, LENGTH);
-    // The threads take the offsets in turns, for an equal share of the work.
+    // The threads take alternate offsets, for equal shares of the work.
     let halves = [0, 1].map(|first| chosen.iter().copied().skip(first).step_by(2));
     let counts: Vec<BTreeMap<Part, u64>> = std::thread::scope(|scope| {
         let sweep = |half: std::iter::StepBy<_>| {
@@ -228,7 +228,7 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
             let mut counts = BTreeMap::new();
             for offset in half {
                 let byte = closed.0[offset as usize];
-                // The short test flips the lowest or the highest bit by turns.
+                // The short test alternates between the lowest and the highest bit.
                 let turn = [0, 7][(offset / 8 % 2) as usize];
                 for bit in [0, 7].into_iter().filter(|bit| thorough::is_asked_for() || *bit == turn) {
                     copy.put(&copy.path, offset, byte ^ 1 << bit);
@@ -250,14 +250,14 @@ fn every_byte_of_a_closed_filter_is_checked_or_named_as_unused_or_volatile() {
     for (part, count) in counts.into_iter().flatten() {
         *all.entry(part).or_insert(0) += count;
     }
-    // Not by `println!`, which the test harness captures.
+    // Avoids `println!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "flips: {all:?} in {:.1} s", start.elapsed().as_secs_f64());
     let flips_a_byte = if thorough::is_asked_for() { 2 } else { 1 };
     assert_eq!(all.values().sum::<u64>(), flips_a_byte * chosen.len() as u64);
     assert_eq!(all.len(), 10, "a part of the file was left out");
 }
 
-/// What opening does with a dead writer's filter after a flip in its journal.
+/// How opening treats a dead writer's filter after a flip in its journal.
 fn outcome(copy: &Copy, offset: u64) -> &'static str {
     let reader = match Reader::open(&copy.path) {
         Ok(reader) => reader,
@@ -286,7 +286,7 @@ fn every_byte_of_a_journal_is_checked_or_unused() {
         (512..journal.len()).step_by(512).filter(|at| journal[*at..].starts_with(b"gowkfram")).collect();
     assert_eq!(starts.len() as u64, JOURNALED / 3);
     let last = *starts.last().unwrap();
-    // The padding behind the payload of a frame is covered by no CRC.
+    // No CRC covers the padding after a frame's payload.
     let is_padding = |at: usize| {
         let frame = starts.iter().rev().find(|start| **start <= at).copied();
         frame.is_some_and(|start| {

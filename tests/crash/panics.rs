@@ -1,6 +1,6 @@
 //! The caller's code panics inside a call of the library, and the caller catches the panic.
 //!
-//! Invariant checked: after the panic, a commit that returns `Ok` has everything that was acknowledged before, and its
+//! Invariant checked: after the panic, a commit that returns `Ok` has all changes that were acknowledged before, and its
 //! counters equal a scan. A writer that cannot promise that returns an error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gowk::{Batches, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
 const COMMITTED: u64 = 60_000;
-/// Keys in the open transaction before the panic.
+/// How many keys the open transaction has before the panic.
 const OPEN: u64 = 20_000;
 const BATCH: u64 = 60_000;
 
@@ -31,7 +31,7 @@ fn writer(path: &Path, kind: Kind) -> Writer {
     writer
 }
 
-/// A key that panics at the n-th read of any such key.
+/// A key that panics when such keys are read for the n-th time.
 struct Key<'a> {
     bytes: [u8; 8],
     reads: &'a AtomicUsize,
@@ -82,7 +82,7 @@ fn a_key_that_panics_after_a_doubling_loses_nothing_that_went_in() {
     writer.insert_batch(&keys(0..10_000)).unwrap().complete().unwrap();
     writer.commit().unwrap();
     let reads = AtomicUsize::new(0);
-    // Every key is read once; keys that found no room are read again after the doubling.
+    // Every key is read once; keys without room are read again after the doubling.
     let batch = keys(10_000..10_000 + BATCH);
     let panic_at = BATCH as usize + 10;
     let batch: Vec<_> = batch.iter().map(|key| Key { bytes: *key, reads: &reads, panic_at }).collect();

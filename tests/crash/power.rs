@@ -1,36 +1,35 @@
 //! The power is cut, processes die, and the disk fails, under sets, counting filters and forgetting ones.
 //!
-//! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the
-//! tests make the images that a power cut after each operation can leave on the medium. Of the operations not synced
-//! by then, an image keeps a subset: every subset of up to 8 operations (of 12 with `GOWK_THOROUGH=1`); of more, every
-//! prefix, all but each one, each one alone, and 64 random subsets. Writes are also torn, at sectors and at any byte.
-//! Names are undone until the folder is synced. What was stored through memory maps (the live area and unpublished files)
-//! is old, new, or noise.
+//! A recorder behind gowk's [`Disk`](gowk::disk::Disk) records every operation of a script. From this record, the tests
+//! make the images that a power cut after each operation can leave on the medium. An image has a subset of the unsynced
+//! operations: every subset of up to 8 operations (of 12 with `GOWK_THOROUGH=1`); of more, every prefix, all but each
+//! one, each one alone, and 64 random subsets. Writes are also torn, at sectors and at any byte. Names are undone until
+//! the folder is synced. Stores through memory maps (to the live area and unpublished files) are old, new, or noise.
 //!
 //! Invariants checked for each image (`power_cut_…`):
 //!
 //! 1. A reader or writer can open it. Entries, counters and metadata are those before or after the open transaction,
 //!    never a mixture.
-//! 2. Every acknowledged commit is there.
-//! 3. `verify` finds nothing wrong, and another commit can be made; then no temporary file is left.
-//! 4. The file says "in use" after an opening for writing returned, and "idle" after a close did. A file that says
+//! 2. Every acknowledged commit is in the filter.
+//! 3. `verify` finds no fault, and another commit can be made; after that, no temporary file is left.
+//! 4. The file says "in use" after an opening for writing returned, and "idle" after a close returned. A file that says
 //!    "idle" holds every commit without its journal.
-//! 5. All of this holds after a power cut during the recovery, and a state that was seen once stays.
+//! 5. All of this holds after a power cut during the recovery, and a state that was seen once is not lost.
 //! 6. All of this holds if the process dies with nothing flushed, another process recovers what memory shows, and the
-//!    power is cut only then, with the dead process's operations unsynced. The other process may also be a reader
-//!    that may not write, and replays the journal in its own memory.
+//!    power is cut only then, with the dead process's operations unsynced. The other process may also be a reader without
+//!    the right to write, which replays the journal in its own memory.
 //!
 //! Each call to the disk fails once, with a full disk or an I/O error (`failing_disk_…`). Invariants checked then:
 //!
 //! 7. The error names file, operation and reason.
-//! 8. If the transaction cannot be in doubt, it is whole, and can be committed again or rolled back. After a failed
-//!    sync, or a failed write to a published file, the writer is poisoned, and reopening shows the state before or
-//!    after the transaction.
-//! 9. Invariants 1 to 3 hold for later power cuts. The model of the medium is harsh: what a failed sync should have
-//!    settled stays unsettled, and later syncs of that file do not settle it either.
+//! 8. If the transaction cannot be in doubt, it is whole, and can be committed again or rolled back. After a failed sync,
+//!    or a failed write to a published file, the writer is poisoned, and reopening shows the state before or after the
+//!    transaction.
+//! 9. Invariants 1 to 3 hold for later power cuts. The model of the medium is harsh: changes that a failed sync should
+//!    have settled stay unsettled, and later syncs of that file do not settle them either.
 //!
-//! Each test prints how many images it examined. `power_cut_…` examine more than 12,000 together. With
-//! `GOWK_THOROUGH=1` they examine more than 24,000, and each call fails, in four ways, instead of every third in one. More
+//! Each test prints how many images it examined. Together `power_cut_…` examine more than 12,000. With `GOWK_THOROUGH=1`
+//! they examine more than 24,000, and each call fails, in four ways; otherwise every third call fails, in one way. More
 //! random images:
 //!
 //! ```text
@@ -67,10 +66,10 @@ use script::{ONE_REGION, Run, Script, Start, TWO_REGIONS};
 
 use crate::thorough;
 
-/// Every script runs on all of them. In a forgetting filter, each removal is a day that passes instead.
+/// Every script runs on all kinds. In a forgetting filter, each removal is a day that passes instead.
 const KINDS: [Kind; 3] = [Kind::Counting, Kind::Set, Kind::Forgetting];
 
-/// The kinds on which a power-cut test runs: in the short test one, which `GOWK_SEED` changes.
+/// The kinds for a power-cut test: the short test uses one kind, which depends on `GOWK_SEED`.
 fn kinds_of(script: &str) -> Vec<Kind> {
     let first = thorough::seed(script.len() as u64) as usize % KINDS.len();
     let kinds = thorough::size("kinds of filters on which power is cut in each script", 1, KINDS.len());
@@ -90,7 +89,7 @@ fn enough() -> usize {
     *ENOUGH.get_or_init(|| thorough::size("images of cut power", 4_000, 24_000))
 }
 
-/// Images examined by all tests so far.
+/// How many images all tests have examined so far.
 static IMAGES: AtomicUsize = AtomicUsize::new(0);
 
 fn cut_power(script: &Script, kinds: usize) {
@@ -311,8 +310,8 @@ const WAYS_TO_FAIL: [(ErrorKind, Answer); 4] = [
     (ErrorKind::Other, Answer::RollBack),
 ];
 
-/// Fails calls of a script once, in every way and with every answer of the user, and prints the outcomes. In the short
-/// test the ways take turns, and the calls are every third one, beginning with another one for each kind of filter.
+/// Fails calls of a script once, in every way and with every reaction of the user, and prints the outcomes. The short
+/// test alternates between the ways, and fails every third call, with another first call for each kind of filter.
 fn fail_calls(script: &Script, first: usize) {
     let ways = thorough::size("ways in which each call fails", 1, WAYS_TO_FAIL.len());
     let mut lines = BTreeMap::new();
@@ -323,7 +322,7 @@ fn fail_calls(script: &Script, first: usize) {
         for (kind, answer) in WAYS_TO_FAIL.into_iter().skip(call / step % stride).step_by(stride) {
             let strike = |twice| fault::strike(script, Fault { call, kind, twice }, answer).unwrap();
             let once = strike(false);
-            // A failed append is cut back, which may fail too.
+            // A failed append is cut back, and the cut may also fail.
             let append = once.call.starts_with("append") && once.step == "commit";
             for struck in iter::once(once).chain(append.then(|| strike(true))) {
                 runs += 1;

@@ -1,15 +1,16 @@
-//! A writer that is stopped or killed while it applies a commit, and readers that may not write.
+//! A writer that is stopped or killed while it applies a commit, and readers without the right to write.
 //!
-//! The writer is a child process, which stops before a given write to the data file until it is told to go on. Readers
-//! are threads of this process, and a child process that may not write.
+//! The writer is a child process, which stops before a given write to the data file until the test continues it. Readers
+//! are threads of this process, and a child process without the right to write.
 //!
 //! Invariants checked:
 //!
 //! 1. While a writer is stopped between any two writes, readers find every committed key, or wait.
-//! 2. Readers go on when the writer does. If it is killed, they recover, and find the commit, which was durable.
+//! 2. Readers continue when the writer does. If it is killed, they recover, and find its commit, which was durable.
 //! 3. A copy, to a file or into memory, waits until the commit is applied.
-//! 4. A reader that may not write syncs the folder and the journal, and answers from a private replay: for all keys,
-//!    also in the region where the writer died. Once somebody else has recovered the file, it follows.
+//! 4. A reader without the right to write syncs the folder and the journal, and answers from a private replay, for all
+//!    keys, including those in the region where the writer died. Once another process has recovered the file, the reader
+//!    follows.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, Lines, Write};
@@ -25,12 +26,12 @@ use std::time::Duration;
 use gowk::disk::{Disk, SystemDisk};
 use gowk::{Lookup, Options, Reader, SlotsPerBucket};
 
-/// Two regions, so full that new keys move many old ones from page to page.
+/// Two regions, full enough that new keys move many old ones from page to page.
 const CAPACITY: u64 = 2 * 30_000;
 const COMMITTED: u64 = 50_000;
-/// Keys of the commit during which the writer is stopped.
+/// How many keys the commit has during which the writer is stopped.
 const UNDER_WAY: u64 = 8000;
-/// Keys committed after a recovery.
+/// How many keys are committed after a recovery.
 const LATER: u64 = 500;
 const NEVER: usize = usize::MAX;
 const NOBODY: u32 = 65_534;
@@ -57,7 +58,7 @@ fn filter(dir: &Path) -> PathBuf {
     path
 }
 
-/// Sends a line to the parent. The test harness prints to the same pipe, hence the mark.
+/// Sends a line to the parent. The test harness prints to the same pipe, so the line is marked.
 fn say(message: &str) {
     println!("\n:: {message}");
     io::stdout().flush().unwrap();
@@ -72,7 +73,7 @@ fn wait_for_word() {
 struct Watched {
     path: PathBuf,
     stop_at: usize,
-    /// Writes to the data file since the child set this to 0. Before that, it is too high to stop at.
+    /// Writes to the data file since the child set this to 0. Before that, the number is too high for a stop.
     writes: AtomicUsize,
     calls: Mutex<Vec<String>>,
 }
@@ -141,7 +142,7 @@ impl Disk for Watched {
     }
 }
 
-/// Inserts and commits; its disk stops it during the commit.
+/// Inserts and commits. The writer's disk stops it during the commit.
 fn be_writer(path: &Path) {
     let stop_at = std::env::var(STOP_AT).unwrap().parse().unwrap();
     let disk = Watched::new(path, stop_at);
@@ -153,7 +154,7 @@ fn be_writer(path: &Path) {
     wait_for_word();
 }
 
-/// Looks all keys up and reports the numbers, and does so again whenever it is told to.
+/// Looks all keys up and reports the numbers, once and then on each request.
 fn be_reader(path: &Path) {
     assert!(File::options().write(true).open(path).is_err(), "this process may write");
     let disk = Watched::new(path, NEVER);
@@ -213,7 +214,7 @@ impl Process {
     }
 }
 
-/// Does what this process was started for, if it is a child.
+/// Plays this process's part, if it is a child.
 fn plays_a_part() -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     let filter = PathBuf::from(std::env::var_os(FILTER).unwrap());
@@ -225,7 +226,7 @@ fn plays_a_part() -> bool {
     true
 }
 
-/// Looks up all keys in four threads beside a stopped writer. Meanwhile `then` continues or kills the writer.
+/// Looks up all keys in four threads beside a stopped writer. During that, `then` continues or kills the writer.
 fn look_beside(filter: &Path, then: impl FnOnce()) {
     const THREADS: u64 = 4;
     let before = Reader::open(filter).unwrap();
@@ -259,7 +260,7 @@ fn check(filter: &Path, keys: u64) {
     assert!(report.is_clean(), "{report:?}");
 }
 
-/// Applying a commit takes two writes a region at least: pages and checksums.
+/// Applying a commit takes at least two writes for each region: pages and checksums.
 const WRITES: usize = 4;
 
 #[test]
@@ -361,7 +362,7 @@ fn readers_who_may_not_write_answer_from_a_private_replay_and_follow() {
         }
         let image = std::fs::read(&filter).unwrap();
         let mut reader = Process::start(NAME, command, "reader", &filter, NEVER);
-        // The folder is synced before and after it finds that it may not recover.
+        // The reader syncs the folder before and after it finds that it may not recover.
         assert_eq!(reader.hear(), "opened: sync folder, sync folder, sync f.gowk-journal");
         let found = reader.hear();
         let answers = |found: &str, commit: u64| {
@@ -373,7 +374,7 @@ fn readers_who_may_not_write_answer_from_a_private_replay_and_follow() {
             present.parse::<u64>().unwrap()
         };
         let present = answers(&found, 2);
-        // All keys of the transaction, and some false positives among the later ones.
+        // All keys of the transaction are found, and some of the later keys as false positives.
         assert!((COMMITTED + UNDER_WAY..COMMITTED + UNDER_WAY + LATER / 10).contains(&present), "{found}");
         assert!(std::fs::read(&filter).unwrap() == image, "the reader changed the file");
         allow(true);

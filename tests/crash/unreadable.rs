@@ -1,8 +1,8 @@
-//! Blocks that the medium cannot read. The disk here fails to read them until they are overwritten whole. A partial write
-//! fails too, as it would have to read the block first.
+//! Blocks that the medium cannot read. The disk in this test fails to read them until they are fully overwritten. A
+//! partial write also fails, as it would have to read the block first.
 //!
-//! Invariants checked: verification names the pages; a copy refuses them; after one repair the filter verifies clean, with
-//! no key reported absent; opening the file rewrites an unreadable live area.
+//! Invariants checked: verification names the pages. A copy refuses them. After one repair the filter verifies clean, and
+//! no key is reported absent. Opening the file rewrites an unreadable live area.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -149,7 +149,7 @@ fn a_repair_killed_after_it_has_overwritten_a_block_leaves_the_page_damaged() {
     let stopped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.repair(stop)));
     assert!(stopped.is_err());
     assert_eq!(disk.left(), 0);
-    // The same writer no longer takes the page for verified.
+    // The same writer no longer counts the page as verified.
     assert!(keys().iter().all(|key| match writer.contains(key) {
         Ok(found) => found,
         Err(error) => matches!(error, Error::Damaged { .. }),
@@ -175,7 +175,7 @@ fn recovery_gets_past_a_page_that_cannot_be_read() {
     let late: Vec<_> = (KEYS..2 * KEYS).map(u64::to_le_bytes).collect();
     assert!(writer.insert_batch(&late).unwrap().refused().is_empty());
     writer.commit().unwrap();
-    // The files as a crash leaves them.
+    // The files as after a crash.
     let crashed = dir.path().join("crashed");
     std::fs::copy(&path, &crashed).unwrap();
     std::fs::copy(dir.path().join("f.gowk-journal"), dir.path().join("crashed-journal")).unwrap();

@@ -1,5 +1,6 @@
 //! Invariant checked: a batch leaves the same filter and gives the same answers as one call for each of its keys, for
-//! both kinds and on any number of threads. Where keys are refused, 200 are, with `GOWK_THOROUGH=1` 1000.
+//! both kinds and on any number of threads. Where the filter refuses keys, the test goes on to 200 refusals, or 1000 with
+//! `GOWK_THOROUGH=1`.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use gowk::{Batches, Error, Growth, Inserted, Kind, Lookup, Options, Reader, Slot
 
 use crate::thorough;
 
-/// Numbers as keys: a third of them come twice, a few very often.
+/// Numbers as keys: a third of them come twice, and a few very often.
 fn keys(count: u64) -> Vec<[u8; 8]> {
     let number = |index| if index % 1000 == 0 { index % 3 } else { index * 7919 % (count * 3 / 4) };
     (0..count).map(|index| number(index).to_le_bytes()).collect()
@@ -17,8 +18,8 @@ fn options(slots: SlotsPerBucket, capacity: u64) -> Options {
     Options::new().capacity(capacity).slots_per_bucket(slots).seed(7).growth(Growth::Never)
 }
 
-/// Inserts one key at a time, and stops behind this many refusals, if the number is not 0. Returns the keys it came to,
-/// the indices of those refused, and which are new.
+/// Inserts one key at a time, and stops after this many refusals, unless the number is 0. Returns the keys that were
+/// tried, the indices of refused keys, and which keys are new.
 fn one_by_one<'a>(
     writer: &mut Writer,
     keys: &'a [[u8; 8]],
@@ -46,7 +47,7 @@ fn contents(path: &Path) -> (Vec<u8>, String) {
     let reader = Reader::open(path).unwrap();
     assert!(reader.verify(&|_, _| {}).unwrap().is_clean());
     let mut info = reader.info().unwrap();
-    // Two filters of the same keys differ in these.
+    // Two filters of the same keys differ in these fields.
     (info.uuid, info.commit) = (Default::default(), 0);
     let regions = usize::try_from(info.regions).unwrap();
     let bytes = std::fs::read(path).unwrap();
@@ -55,7 +56,7 @@ fn contents(path: &Path) -> (Vec<u8>, String) {
 
 #[test]
 fn a_batch_makes_the_filter_that_single_inserts_make() {
-    // Refusals take long: widths are tested side by side.
+    // Refusals take long, so widths are tested in parallel.
     let refusals = thorough::size("keys refused by each filter", 100, 1000);
     std::thread::scope(|scope| {
         for slots in SlotsPerBucket::ALL {
@@ -68,12 +69,13 @@ fn a_batch_makes_the_same_filter_of(slots: SlotsPerBucket, refusals: usize) {
     let dir = tempfile::tempdir().unwrap();
     let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
     for kind in [Kind::Counting, Kind::Set] {
-        // The first capacity takes all keys, even where copies fill whole buckets of two slots. The second is too small.
+        // The first capacity has room for all keys, even if copies fill whole buckets of two slots. The second is too
+        // small.
         for (capacity, refusals) in [(400_000, 0), (30_000, refusals)] {
             let options = options(slots, capacity).kind(kind).force(true);
             let mut writer = options.create(&single).unwrap();
             let places = writer.info().unwrap().regions * 8192 * slots.get() as u64;
-            // Three quarters of them are distinct: a fifth more than there are places.
+            // Three quarters of the keys are distinct: a fifth more than there are slots.
             let keys = if refusals == 0 { keys(100_000) } else { keys(places * 8 / 5) };
             // The first part goes into an unpublished file, the others through the journal.
             let (mut parts, mut left) = (Vec::new(), refusals);
@@ -171,17 +173,17 @@ fn a_batch_removes_what_single_removals_do() {
     let dir = tempfile::tempdir().unwrap();
     let (single, batch) = (dir.path().join("single"), dir.path().join("batch"));
     let keys = keys(KEYS);
-    // Every second key, as many keys that were never inserted, and a few keys more often than they have copies.
+    // Every second key, as many keys that were never inserted, and more copies of a few keys than are stored.
     let mut gone: Vec<[u8; 8]> = keys.iter().step_by(2).copied().collect();
     gone.extend((KEYS..2 * KEYS).map(u64::to_le_bytes));
     gone.extend((0..3).cycle().take(100).map(u64::to_le_bytes));
     for slots in SlotsPerBucket::ALL {
-        // Many keys a region, which is unpacked then, or few; in a published file or an unpublished one.
+        // Either many keys for each region, which is then unpacked, or few; in a published file or an unpublished one.
         for (capacity, published) in [(2 * KEYS, true), (200 * KEYS, true), (2 * KEYS, false)] {
             let filled = |path: &Path, threads| {
                 let options = options(slots, capacity).counting().force(true);
                 let mut writer = options.threads(threads).create(path).unwrap();
-                // A saturated count must not be removed from.
+                // Nothing may be removed from a saturated count.
                 for key in &keys {
                     if writer.count(key).unwrap() < 3 {
                         writer.insert(key).unwrap();
@@ -305,7 +307,7 @@ fn an_iterator_makes_the_filter_that_batches_make_and_numbers_the_keys_refused()
     assert_eq!(writer.path(), iterator.canonicalize().unwrap());
 }
 
-/// Text, vectors, arrays, and references to them.
+/// Tests text, vectors, arrays, and references to them.
 #[test]
 fn keys_are_anything_that_is_bytes() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,11 +2,11 @@
 //!
 //! Invariants checked:
 //!
-//! 1. Real lines with their real numbers of copies find room at every width.
-//! 2. A count is never too low. It is exact where no other key matches.
+//! 1. Real lines with their real numbers of copies fit at every width.
+//! 2. A count is never too low. It is exact if no other key matches.
 //! 3. Each copy can be removed; without copies the filter is empty.
-//! 4. A key with more copies than can be counted takes no room from other keys, and stays for good.
-//! 5. A batch does what single inserts do.
+//! 4. A key with more copies than can be counted takes no room from other keys, and cannot be removed.
+//! 5. A batch has the effects of single inserts.
 //!
 //! `GOWK_LINES=FILE` reads the lines from another file, gzip or plain.
 
@@ -18,7 +18,7 @@ use gowk::{Batches, Error, Growth, GrowthRefusal, Options, Reader, SlotsPerBucke
 
 use crate::thorough;
 
-/// The lines of a file, in their order.
+/// The lines of a file, in order.
 fn lines() -> Vec<Vec<u8>> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/urls.txt.gz");
     let path = std::env::var_os("GOWK_LINES").map_or(own, Into::into);
@@ -38,7 +38,7 @@ fn multiplicities(lines: &[Vec<u8>]) -> HashMap<&[u8], u64> {
     all
 }
 
-/// Counts every key. Returns how many counts are too high, saturated ones left out.
+/// Counts every key. Returns how many counts are too high, without saturated ones.
 fn check_counts(writer: &Writer, times: u64, keys: &HashMap<&[u8], u64>) -> u64 {
     let highest = writer.info().unwrap().slots_per_bucket.highest_count();
     let mut wrong = 0;
@@ -93,7 +93,7 @@ fn come_and_go(slots: SlotsPerBucket, times: u64, lines: &[Vec<u8>]) -> u32 {
     // A saturated group is never removed, and counts as its highest count.
     let most = u64::from(slots.highest_count() / 2);
     assert_eq!(left.copies, left.saturated * most);
-    // Only saturated groups are left. Void entries may have left copies of themselves, which no key can remove.
+    // Only saturated groups remain. Void entries may have left copies of themselves, which no key can remove.
     if left.entries_by_tail[0] == 0 {
         let digits = left.saturated * u64::from(slots.get() - 1);
         assert_eq!((left.entries, left.digits), (left.saturated, digits), "{left:?}");
@@ -173,7 +173,7 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
         assert_eq!(info.generation, 0);
         let copies = info.copies - 10_000;
         if info.saturated > 0 {
-            // One saturated group, and perhaps one in the other bucket that is nearly so.
+            // One saturated group, and perhaps a nearly saturated one in the other bucket.
             assert!((most..2 * most).contains(&copies), "{slots:?}: {copies}");
         } else {
             assert_eq!(copies, times);
@@ -181,7 +181,7 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
         for _ in 0..times {
             assert!(writer.remove(b"the same").unwrap());
         }
-        // The key stays for good if it had more copies than can be counted, and is gone otherwise.
+        // The key cannot be removed if it had more copies than can be counted; otherwise it is gone.
         assert_eq!(writer.contains(b"the same").unwrap(), info.saturated > 0, "{slots:?}");
         assert!(others.iter().all(|key| writer.contains(key).unwrap()));
         others.iter().for_each(|key| assert!(writer.remove(key).unwrap()));
@@ -191,13 +191,13 @@ fn a_key_inserted_a_million_times_costs_no_other_key() {
     }
 }
 
-/// A number from 0 on, by Zipf's law with an exponent of about 1: small numbers come often.
+/// A number from 0 on, by Zipf's law with an exponent of about 1: small numbers are frequent.
 fn zipf(random: u64, end: u64) -> u64 {
     let uniform = (random >> 11) as f64 / (1_u64 << 53) as f64;
     ((end as f64).powf(uniform) - 1.0) as u64
 }
 
-/// What a transaction holds: the copies of each key.
+/// The model of a transaction: the copies of each key.
 #[derive(Clone, Default)]
 struct Model {
     copies: HashMap<u64, u64>,
@@ -226,7 +226,7 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
             let key = number.to_le_bytes();
             match random() % 1000 {
                 0..605 => match writer.insert(&key) {
-                    // A stored key is never new. An absent one may be a false positive.
+                    // A stored key is never new. An absent key may be a false positive.
                     Ok(new) => {
                         assert!(!new || !open.copies.contains_key(&number), "a stored key is told to be new");
                         *open.copies.entry(number).or_default() += 1;
@@ -259,7 +259,7 @@ fn random_operations_with_multiplicities_agree_with_a_model() {
                         open = committed.clone();
                     }
                     10..38 => {
-                        // Closing loses uncommitted changes, and says so.
+                        // Closing loses uncommitted changes, and reports that.
                         match writer.close() {
                             Ok(()) | Err(Error::Uncommitted { .. }) => {}
                             Err(error) => panic!("{error}"),

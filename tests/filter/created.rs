@@ -1,7 +1,7 @@
 //! Invariants checked:
 //!
-//! 1. A creation that fails, or ends without a commit, leaves no file behind and touches no other file.
-//! 2. Of many who create a filter, give up and commit at the same time, one at a time is its writer.
+//! 1. A creation that fails, or ends without a commit, leaves no file behind and changes no other file.
+//! 2. If many processes create a filter, abandon it and commit at the same time, one at a time is its writer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +34,7 @@ fn a_creation_that_fails_leaves_no_lock_file() {
     let error = options().create(&path).unwrap_err();
     assert!(error.to_string().contains("f-journal"), "{error}");
     assert_eq!(names(dir.path()), ["f-journal"]);
-    // A lock file that was there before stays.
+    // An existing lock file is not removed.
     std::fs::write(dir.path().join("f-lock"), "").unwrap();
     assert!(options().create(&path).is_err());
     assert_eq!(names(dir.path()), ["f-journal", "f-lock"]);

@@ -1,5 +1,5 @@
-//! Invariants checked: `Debug` of handles and options is one line; `Display` and `Serialize` of `Info` have its fields;
-//! none of them shows the seed.
+//! Invariants checked: `Debug` of handles and options is one line. `Display` and `Serialize` of `Info` have its fields.
+//! None of them shows the seed.
 #![cfg(feature = "store")]
 
 use gowk::store::Store;

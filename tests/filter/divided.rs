@@ -4,11 +4,11 @@
 //!
 //! 1. A shard answers its own keys as the whole filter does, false positives included. It refuses other keys with an
 //!    error that names their shard. Its counters equal a scan. All shards together have the whole's totals.
-//! 2. Joined shards have the whole's regions, byte for byte, also after an intermediate join into fewer shards. Where
-//!    regions had to be doubled first, they equal the regions of the whole after as many doublings.
-//! 3. Shards that doubled by themselves join to a filter with all keys, as if the whole had doubled.
-//! 4. What cannot be divided or joined is refused with the reason, and no file is made.
-//! 5. A filter that is divided beside its writer is divided as of one commit.
+//! 2. Joined shards have the whole's regions, byte for byte, also after an intermediate join into fewer shards. If
+//!    regions had to be doubled first, they equal the regions of the whole after equally many doublings.
+//! 3. Shards that doubled separately join to a filter with all keys, as if the whole had doubled.
+//! 4. Filters that cannot be divided or joined are refused with the reason, and no file is created.
+//! 5. A filter that is divided while its writer commits is divided as of one commit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn regions(path: &Path) -> Vec<u8> {
     bytes[bytes.len() - count * REGION..].to_vec()
 }
 
-/// A writer of a filter with `keys` keys, of which a part is inserted before each doubling, and one after the last.
+/// A writer of a filter with `keys` keys. A part of them is inserted before each doubling, and one after the last.
 fn grown(
     path: &Path,
     kind: Kind,
@@ -113,7 +113,7 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
     let keys =
         asked.unwrap_or_else(|| thorough::size("keys of a filter that is divided", 100_000_u64, 400_000));
     for slots in SlotsPerBucket::ALL {
-        // The short test takes every other generation of each width.
+        // The short test uses every other generation of each width.
         let step = if thorough::is_asked_for() { 1 } else { 2 };
         for generations in (slots.get() % step..4).step_by(step as usize) {
             let dir = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn a_filter_divided_and_joined_again_is_the_same_byte_for_byte() {
                 );
                 assert_eq!((after.shards, after.shard), (1, 0));
                 if parts == 8 {
-                    // Joined in two steps: pairs first, then the pairs.
+                    // Joined in two steps: first pairs, then the pairs.
                     let pairs: Vec<PathBuf> =
                         (0..4).map(|pair| folder.join(format!("pair-{pair}"))).collect();
                     for (pair, shards) in pairs.iter().zip(shards.chunks(2)) {
@@ -236,7 +236,7 @@ fn shards_that_doubled_by_themselves_join_and_lose_no_key() {
         writer.close().unwrap();
         let paths = destinations(dir.path(), 4);
         Reader::open(&path).unwrap().divide_to(&paths, &QUIET).unwrap();
-        // The second shard doubles once, the fourth twice; each takes more keys.
+        // The second shard doubles once, the fourth twice; each gets more keys.
         let mut all = hashes.clone();
         for (shard, doublings) in [(0, 0), (1, 1), (2, 0), (3, 2)] {
             let mut writer = Options::new().void_growth(true).open_existing(&paths[shard]).unwrap();
@@ -329,7 +329,7 @@ fn parts_that_do_not_fit_together_are_refused_by_their_difference_and_nothing_is
     assert!(matches!(refused, Err(Error::Indivisible { regions: 2, parts: 3, .. })), "{refused:?}");
     assert!(["a", "b", "c", "a-lock"].iter().all(|name| !path(name).exists()));
     assert!(matches!(seven.divide_to::<&Path>(&[], &QUIET), Err(Error::Indivisible { parts: 0, .. })));
-    // The second destination exists, so the first is not made either.
+    // The second destination exists, so the first is not created either.
     let taken = seven.divide_to(&[path("a"), path("s0")], &QUIET);
     assert!(matches!(taken, Err(Error::Exists { .. } | Error::Locked { .. })), "{taken:?}");
     assert!(!path("a").exists() && !path("b").exists());

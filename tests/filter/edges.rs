@@ -3,9 +3,9 @@
 //! Invariants checked:
 //!
 //! 1. No file that belongs to somebody else is removed, overwritten or replaced, whatever its name.
-//! 2. The data file itself says that a writer has it: removing the lock file lets no second writer in.
-//! 3. While a commit is being applied, readers get the counts and metadata of the commit before.
-//! 4. Files left by a dead or closing writer never keep the next writer out.
+//! 2. The data file itself says that a writer has it: removing the lock file does not allow a second writer.
+//! 3. While a commit is being applied, readers get the counts and metadata of the previous commit.
+//! 4. Files left by a dead or closing writer never block the next writer.
 
 use std::fs::{self, File};
 use std::io;
@@ -90,7 +90,7 @@ fn a_journal_that_was_never_finished_is_replaced() {
     }
 }
 
-/// Moves another filter over one that a writer has open; then the writer commits.
+/// Moves another filter over one that a writer has open. Then the writer commits.
 fn moved_over(dir: &Path, change: impl FnOnce(&mut Writer)) {
     let [path, other, own] = ["live", "other", "own"].map(|name| dir.join(name));
     filter(&path, 0..10);
@@ -104,7 +104,7 @@ fn moved_over(dir: &Path, change: impl FnOnce(&mut Writer)) {
     assert!(matches!(refused, Error::NameTaken { .. }), "{refused}");
     assert!(refused.to_string().contains("give the filter its name back"), "{refused}");
     assert!(fs::read(&path).unwrap() == before, "the other filter was changed");
-    // The remedy that the message names.
+    // The remedy in the message.
     fs::rename(&path, &other).unwrap();
     let refused = writer.commit().unwrap_err();
     assert!(matches!(refused, Error::Removed { .. }), "{refused}");
@@ -121,7 +121,7 @@ fn a_filter_moved_over_one_that_a_writer_has_is_not_replaced_by_its_doubling() {
         writer.insert(&key(10)).unwrap();
         writer.grow().unwrap();
     });
-    // With the other file out of the way, the doubling was published.
+    // Once the other file was moved away, the doubling was published.
     assert!(all_present(&Reader::open(dir.path().join("live")).unwrap(), 0..11));
 }
 
@@ -153,7 +153,7 @@ fn a_removed_lock_file_lets_nobody_in_beside_a_living_writer() {
     assert!(all_present(&reader, 0..end));
     assert!(fs::read(dir.path().join("f-journal")).unwrap() == journal, "the reader has emptied the journal");
     assert!(matches!(Options::new().open_existing(&path), Err(Error::Locked { .. })));
-    // The same after a doubling: its new file has a lock of its own.
+    // The same after a doubling: the new file has a lock of its own.
     writer.grow().unwrap();
     let end = commit(&mut writer);
     let _ = fs::remove_file(dir.path().join("f-lock"));
@@ -189,7 +189,7 @@ fn the_second_name_that_a_killed_publication_left_keeps_nobody_out() {
     }
 }
 
-/// Once armed, stops before the next write to the data file until it is told to go on. Counts the syncs of folders.
+/// Once armed, stops before the next write to the data file until the test continues it. Counts the syncs of folders.
 #[derive(Debug)]
 struct Stopping {
     length: AtomicUsize,

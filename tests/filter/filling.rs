@@ -1,7 +1,7 @@
 //! Capacity, false positives, duplicates and removal at every width. `copies` has copies of keys.
 //!
-//! Invariants checked: a filter created for N keys takes N distinct keys without growing; its false-positive rate is the
-//! one that it expects; no inserted key is ever reported absent.
+//! Invariants checked: a filter created for N keys has room for N distinct keys without growing. Its false-positive rate
+//! is the one that it expects. No inserted key is ever reported absent.
 
 use gowk::{Batches, Error, Growth, Kind, Lookup, Options, Reader, SlotsPerBucket, Writer};
 
@@ -45,7 +45,7 @@ fn a_filter_takes_the_keys_it_was_created_for_and_errs_at_the_expected_rate() {
 fn small_filters_take_the_keys_they_were_created_for() {
     let dir = tempfile::tempdir().unwrap();
     for slots in SlotsPerBucket::ALL {
-        // One region alone cannot average its load with others.
+        // A single region cannot average its load with others.
         let one_region = (8192.0 * f64::from(slots.get()) * 0.79) as u64;
         for capacity in [1, 1000, one_region] {
             let mut writer = new_filter(&dir, slots, capacity);

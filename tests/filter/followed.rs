@@ -1,14 +1,15 @@
-//! A filter that is replaced as a whole under its readers.
+//! A filter that is replaced as a whole while readers have it open.
 //!
 //! Invariants checked:
 //!
-//! 1. After `mv new live`, readers go on with the new file and get no error: a batch at once, `reload` at once, single
-//!    lookups through `lookups` after a while. How long that took is printed, as it depends on the machine. A reader's
-//!    own single lookups stay with the old file until one of these.
-//! 2. After a copy was published over the filter, every reader sees it with its next lookup.
-//! 3. After one thread has refreshed a reader, all other threads that share it see the new file with their next lookup.
-//! 4. Another kind of file under the name is an error that names it, until a filter has the name again. While no file
-//!    has the name, readers keep the one that they have.
+//! 1. After `mv new live`, readers switch to the new file without an error: a batch at once, `reload` at once, single
+//!    lookups through `lookups` after a while. The test prints how long that took, as it depends on the machine. A
+//!    reader's own single lookups use the old file until one of these.
+//! 2. After a copy is published over the filter, every reader sees it with its next lookup.
+//! 3. After one thread has refreshed a shared reader, all other threads that share it see the new file with their next
+//!    lookup.
+//! 4. Another kind of file under the name is an error that names it, until a filter has the name again. While no file has
+//!    the name, readers keep their file.
 //! 5. Opening readers and looking keys up starts no thread.
 
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use gowk::{Batches, Error, Lookup, Options, Reader, SlotsPerBucket};
 use crate::thorough;
 
 const KEYS: u64 = 3000;
-/// A bound for hangs, many times longer than any machine needs.
+/// A limit for hangs, many times longer than any machine needs.
 const HANGS: Duration = Duration::from_secs(100);
 
 fn key(round: u64, number: u64) -> [u8; 8] {
@@ -42,7 +43,7 @@ fn filled(path: &Path, round: u64, options: &Options) {
     writer.close().unwrap();
 }
 
-/// The widths take turns: single lookups take a shortcut at four slots.
+/// The widths alternate: single lookups take a shortcut at four slots.
 fn of_round(round: u64) -> Options {
     let slots = SlotsPerBucket::ALL[if round.is_multiple_of(2) { 2 } else { round as usize % 6 }];
     Options::new().slots_per_bucket(slots).capacity(40_000).seed(round)
@@ -70,7 +71,7 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
     let (round, done, longest) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let seen = [AtomicU64::new(0), AtomicU64::new(0)];
     thread::scope(|scope| {
-        // One thread looks keys up all the time, a second one now and then.
+        // One thread looks keys up all the time, a second one occasionally.
         for (pause, seen) in [None, Some(Duration::from_millis(30))].into_iter().zip(&seen) {
             let (live, round, done, longest) = (live.clone(), &round, &done, &longest);
             scope.spawn(move || {
@@ -115,7 +116,7 @@ fn readers_go_on_with_a_file_that_was_moved_over_theirs() {
     println!("{rounds} files; single lookups followed within {} ms", longest.load(Ordering::SeqCst));
 }
 
-/// A key whose first use is told, and which then waits until the other end of `go` is gone.
+/// A key that reports its first use, and then waits until the other end of `go` is dropped.
 struct Waiting {
     used: Sender<()>,
     go: Mutex<Receiver<()>>,
@@ -129,12 +130,12 @@ impl AsRef<[u8]> for Waiting {
     }
 }
 
-/// Also while another thread is in the middle of a batch, which keeps the old file in use.
+/// Tests it while another thread is in the middle of a batch, which keeps the old file in use.
 #[test]
 fn a_refresh_takes_all_threads_of_a_reader_along() {
     let dir = tempfile::tempdir().unwrap();
     let live = dir.path().join("live");
-    // Threads keep a file for their next lookup if its seed is that of the first.
+    // Threads keep a file for their next lookup if it has the same seed as the first.
     let of_round = |round| of_round(round).seed(7);
     filled(&live, 0, &of_round(0));
     let reader = &Reader::open(&live).unwrap();
@@ -172,7 +173,7 @@ fn a_refresh_takes_all_threads_of_a_reader_along() {
 
 const ALONE: &str = "GOWK_TEST_ALONE";
 
-/// Threads of this process, by the kernel's count.
+/// How many threads this process has, by the kernel's count.
 #[cfg(target_os = "linux")]
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
@@ -225,7 +226,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
             assert_ne!(ours.uuid, theirs.uuid);
         }
     }
-    // A writer opens the copy and goes on.
+    // A writer opens the copy and continues with it.
     let mut writer = Options::new().open_existing(&live).unwrap();
     let locked = Reader::open(&new).unwrap().copy_over(&live, &|_, _| {});
     assert!(matches!(locked, Err(Error::Locked { .. })), "{locked:?}");
@@ -233,7 +234,7 @@ fn readers_go_on_at_once_with_a_copy_that_was_published_over_their_filter() {
     writer.commit().unwrap();
     assert!(readers.iter().all(|reader| reader.contains(b"more").unwrap()));
     writer.close().unwrap();
-    // A copy goes to a name without a file, but never over a file that is no filter.
+    // A copy may go to a name without a file, but never over a file that is no filter.
     let other = dir.path().join("other");
     readers[0].copy_over(&other, &|_, _| {}).unwrap();
     assert!(all_found(&Reader::open(&other).unwrap(), rounds));
@@ -271,7 +272,7 @@ fn another_file_under_the_name_is_an_error_and_a_missing_one_is_not() {
     assert_eq!(memory.path(), PathBuf::from(&live).canonicalize().unwrap());
 }
 
-/// `cp other live`: the file keeps its inode, and gets another filter's bytes.
+/// Like `cp other live`: the file keeps its inode, and gets another filter's bytes.
 fn write_over(dir: &Path, live: &Path, round: u64, options: &Options) {
     let other = dir.join("other");
     filled(&other, round, options);
@@ -283,7 +284,7 @@ fn write_over(dir: &Path, live: &Path, round: u64, options: &Options) {
 
 #[test]
 fn readers_go_on_with_a_filter_that_was_written_over_theirs_in_place() {
-    // The same length, and a longer file: a shorter one would take the map's pages away.
+    // A file of the same length, and a longer one: a shorter one would remove the map's pages.
     for (slots, grows) in
         [(SlotsPerBucket::Four, false), (SlotsPerBucket::Two, false), (SlotsPerBucket::Four, true)]
     {
@@ -300,7 +301,7 @@ fn readers_go_on_with_a_filter_that_was_written_over_theirs_in_place() {
         let hash = reader.hash(key(0, 0)).unwrap();
         assert!(all_found(&batches, 0) && reader.contains(hash).unwrap());
         for round in 0..5 {
-            // Twice, so that the second time takes the shortcut.
+            // Done twice, so that the second time takes the shortcut.
             for _ in 0..2 {
                 assert!(keys(round).iter().all(|key| reader.contains(key).unwrap()), "{slots:?} {round}");
                 assert!(keys(round).iter().all(|key| reader.count(key).unwrap() == 1), "{slots:?} {round}");

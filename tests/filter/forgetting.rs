@@ -1,15 +1,16 @@
-//! Forgetting filters, with a clock that the test sets.
+//! Forgetting filters, with a clock that the test controls.
 //!
 //! Invariants checked:
 //!
-//! 1. A key that an insert stored is present for the whole time that the filter was created with; with refresh, from its
-//!    last insert on. It is absent at the latest one epoch after that, but for the false-positive rate.
+//! 1. A key that an insert stored is present for the whole time for which the filter was created; with refresh, from its
+//!    last insert on. At the latest one epoch after that, it is absent, except for false positives.
 //! 2. That holds through commits, rollbacks, reopenings, doublings, sweeps and jumps of time, key by key and in batches,
-//!    for keys in their order of time and for late ones, for readers, copies in memory and copies.
-//! 3. A reader sees a new epoch together with its commit, and no sooner.
-//! 4. Late and early keys, and clocks that leap or go back, are told and change nothing.
-//! 5. What a forgetting filter cannot, or only it can, is refused.
-//! 6. The room of what is forgotten is used again: the file of a stream stops growing.
+//!    for keys in order of time and for late ones, for readers, copies in memory and copies.
+//! 3. A reader sees a new epoch together with its commit, and not earlier.
+//! 4. Late and early keys, and clocks that leap or go back, are reported and change nothing.
+//! 5. Operations that a forgetting filter does not support are refused, and so are operations that only it supports, on
+//!    others.
+//! 6. The room of forgotten entries is used again: the file of a stream stops growing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,10 +73,10 @@ fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-/// One of each width: the rate, and the days within which keys are forgotten.
+/// One filter of each width: the rate, and the days within which it forgets keys.
 const OFFERS: [(f64, u64); 4] = [(1e-3, 15), (2e-3, 5), (1e-4, 3), (3e-8, 3)];
 
-/// What a model knows of a key: until when it must be present, and after which time it must be absent.
+/// The model's facts about a key: until when it must be present, and after which time it must be absent.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     until: u64,
@@ -89,7 +90,7 @@ struct Model {
 }
 
 impl Model {
-    /// Notes an insert of a key that was seen at `time`.
+    /// Records an insert of a key that was seen at `time`.
     fn seen(&mut self, number: u64, time: u64, new: bool) {
         if !new && !self.refresh {
             return;
@@ -100,8 +101,8 @@ impl Model {
         known.gone = if new { promise.gone } else { known.gone.max(promise.gone) };
     }
 
-    /// Compares the answers for all keys with the model; returns how many were found that must be gone, and how many of
-    /// those were asked for.
+    /// Compares the answers for all keys with the model. Returns how many expired keys were found, and how many expired
+    /// keys there are.
     fn check(&self, now: u64, mut contains: impl FnMut(&[[u8; 8]]) -> Vec<bool>) -> (u64, u64) {
         let numbers: Vec<u64> = self.keys.keys().copied().collect();
         let found = contains(&numbers.iter().map(|number| key(*number)).collect::<Vec<_>>());
@@ -137,7 +138,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
             |random: &mut Random, next: u64| next.saturating_sub(1 + random.below(30_000.min(next.max(1))));
         match random.below(12) {
             0..3 => {
-                // By the clock, in one batch; and one key alone.
+                // At the time of the clock, in one batch; and one single key.
                 let numbers: Vec<u64> = (0..2000)
                     .map(|_| {
                         next += 1;
@@ -151,7 +152,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
                 }
                 next += 1;
                 model.seen(next, clock.now(), writer.insert(key(next)).unwrap());
-                // What was there a moment ago is known now.
+                // A key that was just inserted is now known.
                 assert!(!writer.insert(key(next)).unwrap());
                 operations += 2002;
             }
@@ -171,7 +172,7 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
                 assert!(inserted.early.is_empty());
                 for (index, (number, time)) in seen.iter().enumerate() {
                     let late = inserted.late.binary_search(&index).is_ok();
-                    // Late is only what would be forgotten by now.
+                    // Only keys that would already be forgotten are late.
                     assert!(!late || time + 30 * DAY <= clock.now(), "{time} at {}", clock.now());
                     assert!(!late || !inserted.inserted.is_new(index));
                     if !late {
@@ -229,13 +230,13 @@ fn run(rate: f64, within: u64, refresh: bool, steps: u64) -> u64 {
                 operations += 3 * model.keys.len() as u64;
                 (wrong, gone) = (wrong + found.0, gone + found.1);
                 most_wrong += found.1 as f64 * info.expected_false_positive_rate;
-                // Long gone keys would only make the test slow.
+                // Long expired keys would only slow the test down.
                 model.keys.retain(|number, promise| promise.gone > now || number % 8 == 0);
             }
         }
     }
     assert!(gone > 10 * steps, "only {gone} keys were gone");
-    // Twice the expected number, and some for chance.
+    // Twice the expected number, plus a margin for chance.
     assert!(
         (wrong as f64) < 2.0 * most_wrong + 12.0,
         "{wrong} of {gone} found after their time, expected {most_wrong}"
@@ -260,7 +261,7 @@ fn seen(writer: &mut Writer, number: u64, seconds: u64) -> Seen {
     writer.insert_at(key(number), at(seconds)).unwrap()
 }
 
-/// The entries that verification has found, by the time in milliseconds at which they expire.
+/// The entries that verification found, by the time in milliseconds at which they expire.
 fn expiries(reader: &Reader) -> BTreeMap<u64, u64> {
     let report = reader.verify(&|_, _| {}).unwrap();
     assert!(report.is_clean(), "{report:?}");
@@ -293,12 +294,12 @@ fn verification_tells_how_many_entries_expire_when() {
             let time = info.time.unwrap();
             let living = |of: &BTreeMap<u64, u64>| of.clone().split_off(&(time + 1));
             assert_eq!(living(&found), living(&expected), "rate {rate}, day {day}");
-            // What has expired now and was not swept yet.
+            // Entries that have expired now and were not swept yet.
             assert!(found.keys().all(|at| *at >= time), "{found:?} at {time}");
             clock.set(clock.now() + DAY);
         }
         assert!(expected.len() > 2);
-        // A set has none.
+        // A set has no expiries.
         let set = dir.path().join("set");
         let mut writer = Options::new().capacity(1000).open(&set).unwrap();
         writer.insert(b"key").unwrap();
@@ -314,7 +315,7 @@ fn late_and_early_keys_are_told_and_leaps_and_clocks_that_go_back_are_refused() 
     let path = dir.path().join("f");
     let mut writer = clock.options().create(&path).unwrap();
     let now = clock.now();
-    // Five minutes ahead is allowed, and the filter has no time yet: it may be of any age.
+    // Five minutes ahead is allowed. The filter has no time yet, so a key may be of any age.
     assert_eq!(seen(&mut writer, 1, now - 3000 * DAY), Seen::New);
     assert_eq!(seen(&mut writer, 2, now + 301), Seen::Early);
     assert!(!writer.contains(key(2)).unwrap());
@@ -336,7 +337,7 @@ fn late_and_early_keys_are_told_and_leaps_and_clocks_that_go_back_are_refused() 
     let mut writer = clock.options().clock_is_right(true).open(&path).unwrap();
     assert!(writer.insert(key(3)).unwrap());
     assert!(!writer.contains(key(1)).unwrap() && writer.contains(key(3)).unwrap());
-    // All of it was emptied with the leap.
+    // The leap removed all entries.
     let info = writer.info().unwrap();
     assert_eq!((info.entries, info.removed, info.copies), (1, 1, 1));
     assert_eq!(seen(&mut writer, 4, now - 29 * DAY), Seen::New);
@@ -346,7 +347,7 @@ fn late_and_early_keys_are_told_and_leaps_and_clocks_that_go_back_are_refused() 
     writer.commit().unwrap();
     writer.close().unwrap();
     let mut writer = clock.options().open(&path).unwrap();
-    // Back by some minutes is nothing, by a month is an error, and the epoch stays.
+    // Going back some minutes is no error, going back a month is one, and the epoch does not change.
     let before = writer.info().unwrap().time;
     clock.set(now - 60);
     assert!(writer.insert(key(7)).unwrap());
@@ -361,7 +362,7 @@ fn late_and_early_keys_are_told_and_leaps_and_clocks_that_go_back_are_refused() 
     let mut writer = clock.options().clock_is_right(true).open(&path).unwrap();
     assert!(writer.insert(key(8)).unwrap());
     assert_eq!(writer.info().unwrap().time, before);
-    // What was stored under a clock that is behind lives from the filter's own time on.
+    // A key stored under a clock that is behind lives from the filter's own time on.
     clock.set(before.unwrap() / 1000 + 30 * DAY - 1);
     assert!(!writer.insert(key(8)).unwrap());
     let times = writer.insert_batch_at(&[key(1)], &[]).unwrap_err();
@@ -388,7 +389,7 @@ fn a_reader_sees_an_epoch_with_its_commit_and_an_idle_filter_forgets_when_it_is_
     writer.commit().unwrap();
     assert!(!reader.contains(key(7)).unwrap() && reader.contains(key(20_000)).unwrap());
     assert!(present(&reader) < 100, "{}", present(&reader));
-    // Nobody writes for two months; then somebody sweeps.
+    // Nobody writes for two months; then a process sweeps.
     clock.set(clock.now() + 40 * DAY);
     assert!(reader.contains(key(20_000)).unwrap());
     assert_eq!(writer.sweep().unwrap(), 1);
@@ -397,7 +398,7 @@ fn a_reader_sees_an_epoch_with_its_commit_and_an_idle_filter_forgets_when_it_is_
     let info = reader.info().unwrap();
     assert_eq!((info.entries, info.copies, info.kind), (0, 0, Kind::Forgetting));
     assert_eq!(info.retention.unwrap().to_string(), "forgets keys 30 to 45 days after they were first seen");
-    // A commit without changes is none.
+    // Without changes, `commit` makes no commit.
     writer.commit().unwrap();
     assert_eq!(reader.info().unwrap().commit, info.commit);
     writer.close().unwrap();
@@ -446,7 +447,7 @@ fn what_a_forgetting_filter_cannot_is_refused_and_changes_nothing() {
     let at_a_time = set.insert_at(key(1), clock.time()).unwrap_err();
     assert!(matches!(at_a_time, Error::Kind { wanted: Kind::Forgetting, .. }), "{at_a_time}");
     assert!(matches!(set.sweep(), Err(Error::Kind { .. })));
-    // Copies are as the filter.
+    // Copies equal the filter.
     reader.copy_to(path("copy"), &|_, _| {}).unwrap();
     assert!(Reader::open(path("copy")).unwrap().contains(key(1)).unwrap());
     assert_eq!(Reader::open(path("copy")).unwrap().info().unwrap().time, reader.info().unwrap().time);
@@ -506,7 +507,7 @@ fn options_that_do_not_fit_are_refused() {
     assert_eq!((like.retention, like.slots, like.entries_by_tail.len()), (info.retention, info.slots, 8));
 }
 
-/// A byte of the epoch that lookups judge by is flipped in the live area: no key goes missing.
+/// A byte of the epoch by which lookups judge is flipped in the live area: no key becomes absent.
 #[test]
 fn a_damaged_epoch_in_the_live_area_hides_no_key() {
     use std::os::unix::fs::FileExt;
@@ -541,12 +542,12 @@ fn a_damaged_epoch_in_the_live_area_hides_no_key() {
     assert!(reader.contains(key(5)).unwrap());
     drop(reader);
     writer.close().unwrap();
-    // In a closed file: also with a right complement, which only the superblock contradicts.
+    // In a closed file: also with a valid complement, so that only the superblock contradicts.
     let other = epoch.wrapping_add(3);
     for damaged in [u64::from(other) | u64::from(!other) << 32, 0, u64::from(epoch)] {
         file.write_all_at(&damaged.to_le_bytes(), NOW).unwrap();
         all_present(&path);
-        // A power cut can leave that, and nothing is lost.
+        // A power cut can leave this state, and nothing is lost.
         assert!(Reader::open(&path).unwrap().verify(&|_, _| {}).unwrap().is_clean());
     }
     Writer::open(&path).unwrap().close().unwrap();
@@ -556,7 +557,7 @@ fn a_damaged_epoch_in_the_live_area_hides_no_key() {
     all_present(&path);
 }
 
-/// Damage that the sweep meets: commits go on, the next epoch cannot come before repair, and then no key is missing.
+/// A sweep meets damage: commits continue, the next epoch cannot come before a repair, and after it no key is missing.
 #[test]
 fn a_damaged_page_stops_the_sweep_and_is_repaired() {
     use std::os::unix::fs::FileExt;
@@ -579,7 +580,7 @@ fn a_damaged_page_stops_the_sweep_and_is_repaired() {
     let error = (41_000..41_100).find_map(|number| writer.insert(key(number)).err()).unwrap();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert_eq!(writer.repair(&|_, _| {}).unwrap().quarantined.len(), 1);
-    // 30 days after the first keys, within the half of it that they may stay.
+    // 30 days after the first keys, within the additional half for which they may stay.
     clock.set(clock.now() + DAY);
     writer.insert_all((41_000..41_100).map(key)).unwrap().complete().unwrap();
     writer.commit().unwrap();

@@ -1,12 +1,12 @@
-//! Forgetting filters that are merged and shrunk, with times that the test gives.
+//! Forgetting filters that are merged and shrunk, at times that the test sets.
 //!
 //! Invariants checked:
 //!
-//! 1. A key of either filter is present as long as that filter would have kept it, and a key of both as long as the one
-//!    that keeps it longer.
-//! 2. Every key is gone in time, through further epochs too: no code of an epoch that has passed comes round again.
-//! 3. What has expired takes no room in the new file, and keeps no other key out of it.
-//! 4. Filters that forget in another way are refused, and nothing changes. A rollback undoes a merge, its time included.
+//! 1. A key of either filter is present as long as that filter would have kept it, and a key of both as long as the
+//!    filter that keeps it longer.
+//! 2. Every key disappears in time, even through further epochs: no code of a past epoch is reused while entries have it.
+//! 3. Expired entries take no room in the new file, and displace no other key.
+//! 4. Filters that forget differently are refused, and nothing changes. A rollback undoes a merge, including its time.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use gowk::{Difference, Error, Lookup, Options, Reader, Writer};
 const DAY: u64 = 86_400;
 const FIRST: u64 = 20_003;
 const AFTER: u64 = 30;
-/// Of a file of four slots and two bits of expiry: 15; of three bits, 5; of three slots, 3.
+/// Files of four slots and two bits of expiry: 15; three bits: 5; three slots: 3.
 const SHAPES: [(f64, u64); 3] = [(2e-3, 15), (2e-3, 5), (1e-4, 3)];
 
 fn on(day: u64) -> SystemTime {
@@ -28,7 +28,7 @@ fn options(rate: f64, within: u64) -> Options {
     Options::new()
         .seed(1)
         .false_positive_rate(rate)
-        // Without it, a key that looks like another one expires with that.
+        // Without refresh, a key that looks like another one expires with that one.
         .refresh(true)
         .forget_after(Duration::from_secs(AFTER * DAY))
         .forget_within(Duration::from_secs(within * DAY))
@@ -43,7 +43,7 @@ fn key(number: u64) -> [u8; 8] {
 /// When each key was last seen.
 type Seen = HashMap<u64, u64>;
 
-/// Inserts keys of a day, some of which were seen before, and notes when.
+/// Inserts keys of a day, some of which were seen before, and records when.
 fn insert(writer: &mut Writer, day: u64, keys: impl Iterator<Item = u64>, seen: &mut Seen) {
     let numbers: Vec<u64> = keys.collect();
     let (keys, times): (Vec<_>, Vec<_>) = numbers.iter().map(|number| (key(*number), on(day))).unzip();
@@ -54,7 +54,7 @@ fn insert(writer: &mut Writer, day: u64, keys: impl Iterator<Item = u64>, seen: 
     }
 }
 
-/// Checks every key in a filter that has come to the day `now`; returns how many must be there.
+/// Checks every key in a filter that has reached the day `now`. Returns how many keys must be present.
 fn check(contains: impl Fn([u8; 8]) -> bool, seen: &Seen, now: u64, within: u64) -> usize {
     let (mut there, mut left) = (0, 0);
     for (number, last) in seen {
@@ -66,7 +66,7 @@ fn check(contains: impl Fn([u8; 8]) -> bool, seen: &Seen, now: u64, within: u64)
             left += usize::from(found);
         }
     }
-    // False positives.
+    // These are false positives.
     assert!(left * 20 < seen.len().max(400), "{left} of {} keys are there on day {now}", seen.len());
     there
 }
@@ -75,7 +75,7 @@ fn of(reader: &Reader) -> impl Fn([u8; 8]) -> bool {
     |key| reader.contains(key).unwrap()
 }
 
-/// Lets time go on in a filter until all of its keys are forgotten.
+/// Advances a filter's time until all of its keys are forgotten.
 fn live_on(path: &Path, seen: &Seen, from: u64, within: u64) {
     let options = Options::new().with_clock(|| on(FIRST + 10_000)).clock_is_right(true);
     let mut writer = options.open_existing(path).unwrap();
@@ -93,7 +93,7 @@ fn live_on(path: &Path, seen: &Seen, from: u64, within: u64) {
 #[test]
 fn a_key_of_both_filters_is_kept_as_long_as_the_one_that_keeps_it_longer() {
     let dir = tempfile::tempdir().unwrap();
-    // Ours is behind, ahead, far behind and far ahead of theirs, in days; ours or theirs is larger.
+    // Our filter is behind, ahead, far behind and far ahead of theirs, in days; ours or theirs is larger.
     for (round, (rate, within)) in SHAPES.into_iter().enumerate() {
         for (case, (ours, theirs)) in
             [(40, 47), (47, 40), (40, 75), (75, 40), (40, 140)].into_iter().enumerate()
@@ -105,7 +105,7 @@ fn a_key_of_both_filters_is_kept_as_long_as_the_one_that_keeps_it_longer() {
                 let mut writer = options(rate, within).capacity(capacity).create(path(name)).unwrap();
                 let mut own = Seen::new();
                 for day in (0..=until).rev().take(40).collect::<Vec<_>>().into_iter().rev() {
-                    // A third of each day's keys come in both; some come again after days.
+                    // A third of each day's keys occur in both filters; some recur after days.
                     let keys = (0..300).map(|key| (day / 9 * 5) * 1000 + from + key);
                     insert(&mut writer, FIRST + day, keys, &mut own);
                 }
@@ -144,7 +144,7 @@ fn shrinking_keeps_every_key_for_its_time_and_drops_what_has_expired() {
         let path = dir.path().join(format!("f{round}"));
         let (mut seen, mut writer) =
             (Seen::new(), options(rate, within).capacity(20_000).create(&path).unwrap());
-        // Two doublings by many keys at first, and few later.
+        // At first many keys cause two doublings; later there are few.
         for day in 0..80 {
             let count = if day < 10 { 6_000 } else { 100 };
             insert(&mut writer, FIRST + day, (0..count).map(|key| day * 10_000 + key), &mut seen);

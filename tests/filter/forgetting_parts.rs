@@ -1,10 +1,10 @@
-//! Forgetting filters that are divided and joined, with times that the test gives.
+//! Forgetting filters that are divided and joined, at times that the test sets.
 //!
 //! Invariants checked:
 //!
-//! 1. A shard keeps the filter's time, and each key for as long as the filter would have.
-//! 2. Shards of different times are joined at the newest: what has expired by then is gone, and its code never means a
-//!    later epoch; every other key is present until its time, through further epochs too.
+//! 1. A shard keeps the filter's time, and keeps each key as long as the filter would have.
+//! 2. Shards of different times are joined at the newest time. Entries that have expired by then are gone, and their
+//!    codes never mean a later epoch. Every other key is present until its expiry, even through further epochs.
 //! 3. Shards that forget after another time are refused.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ fn options(days: u64, within: u64) -> Options {
     Options::new()
         .seed(1)
         .capacity(40_000)
-        // Without it, a key that looks like another one expires with that.
+        // Without refresh, a key that looks like another one expires with that one.
         .refresh(true)
         .forget_after(Duration::from_secs(days * DAY))
         .forget_within(Duration::from_secs(within * DAY))
@@ -36,7 +36,7 @@ fn keys(day: u64) -> impl Iterator<Item = [u8; 8]> {
     (500 * day..500 * day + 500).map(u64::to_le_bytes)
 }
 
-/// Checks every day's keys in a filter that has come to the day `now`. Returns how many days' keys must be there.
+/// Checks every day's keys in a filter that has reached the day `now`. Returns how many days' keys must be present.
 fn check(filter: &Reader, days: std::ops::Range<u64>, now: u64, [after, within]: [u64; 2]) -> u64 {
     let mut there = 0;
     for day in days {
@@ -55,7 +55,7 @@ fn check(filter: &Reader, days: std::ops::Range<u64>, now: u64, [after, within]:
 fn come_to(path: &Path, day: u64, key: u64) {
     let options = Options::new().with_clock(|| on(FIRST + 1000)).clock_is_right(true);
     let mut writer = options.open_existing(path).unwrap();
-    // One of them belongs to the shard.
+    // One of these keys belongs to the shard.
     let mut tried = (key..).map(|key| writer.insert_at(key.to_le_bytes(), on(day)));
     assert!(tried.any(|seen| matches!(seen, Ok(Seen::New | Seen::Known))));
     writer.commit().unwrap();
@@ -94,7 +94,7 @@ fn shards_keep_their_time_and_are_joined_at_the_newest() {
             check(&joined, days.clone(), last, bounds) == 30
                 && joined.info().unwrap().time == filter.info().unwrap().time
         );
-        // Shards of four times: the first stays, the others go on by less than a window, and by most of it.
+        // Shards of four times: the first stays, the others advance by less than a window, and by most of it.
         let mut now = last;
         for (shard, later) in [(1, 4), (2, 11), (3, 22)] {
             now = last + later;
@@ -105,7 +105,7 @@ fn shards_keep_their_time_and_are_joined_at_the_newest() {
         let verified = joined.verify(&|_, _| {}).unwrap();
         assert!(verified.is_clean(), "{verified:?}");
         drop(joined);
-        // No code of an epoch that had passed comes round again.
+        // No code of a past epoch is mistaken for a later one.
         for later in [30, 45, 60, 75] {
             come_to(&path("later"), last + later, 500 * 200_000 + later);
             check(&Reader::open(path("later")).unwrap(), days.clone(), last + later, bounds);

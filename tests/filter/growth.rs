@@ -6,7 +6,7 @@
 //! 2. The false-positive rate is the expected one, and rises no faster than promised.
 //! 3. The counters by tail length equal a full scan.
 //! 4. Colliding keys never make a filter double.
-//! 5. Each limit refuses with its own error, and leaves the transaction whole.
+//! 5. Each limit causes its own error, and leaves the transaction whole.
 //!
 //! `GOWK_THOROUGH=1` doubles more often, with more keys.
 
@@ -57,7 +57,7 @@ fn doublings_lose_no_key_and_keep_the_rate() {
     let rate = measured_rate(&writer, keys..keys + 5_000_000);
     let expected = info.expected_false_positive_rate;
     assert!((rate / expected - 1.0).abs() < 0.15, "{rate} for {expected}");
-    // The rate of a marked filter, which is twice that of a new set.
+    // The rate of a marked filter is twice that of a new set.
     let marked = 2.0 * SlotsPerBucket::Four.false_positive_rate();
     let promised = marked * (1.0 + f64::from(info.generation - 1) / 2.0);
     assert!(rate < promised * 1.15, "{rate} of {promised}");
@@ -66,7 +66,7 @@ fn doublings_lose_no_key_and_keep_the_rate() {
 #[test]
 fn every_width_doubles_without_losing_a_key() {
     let dir = tempfile::tempdir().unwrap();
-    // Few slots need fewer keys for as many doublings.
+    // With few slots, fewer keys cause as many doublings.
     let unit = thorough::size("keys for each width", 1_000_000, 2_000_000);
     for (slots, keys) in [
         (SlotsPerBucket::Two, unit),
@@ -142,7 +142,7 @@ fn inserts_and_removals_across_doublings_agree_with_a_model() {
             if model.get(&i).is_none_or(|copies| *copies < 3) {
                 match writer.insert(&key(i)) {
                     Ok(_) => *model.entry(i).or_default() += 1,
-                    // Copies of a few keys can crowd one pair of buckets; they must not double the filter.
+                    // Copies of a few keys can crowd one pair of buckets. They must not double the filter.
                     Err(Error::Growth { reason: GrowthRefusal::Crowded { .. }, .. }) => crowded += 1,
                     Err(error) => panic!("{error}"),
                 }
@@ -324,7 +324,7 @@ fn a_reader_is_right_before_during_and_after_doublings() {
     assert!(reader.info().unwrap().generation >= 5);
 }
 
-/// The system's disk, with less free room than there is.
+/// The system's disk, but with less free room reported.
 #[derive(Debug)]
 struct Crowded;
 
@@ -365,7 +365,7 @@ fn too_little_room_on_the_disk_is_an_error_before_anything_is_written() {
         Options::new().counting().capacity(1000).disk(std::sync::Arc::new(Crowded)).open(path(&dir)).unwrap();
     writer.commit().unwrap();
     let (inserted, error) = fill(&mut writer);
-    // The file grows from 256 to 320 KiB: the regions double, the head does not.
+    // The file grows from 256 to 320 KiB: the regions double, but the head does not.
     assert!(matches!(error, Error::NoSpace { needed: 327_680, available: 300_000, .. }), "{error}");
     let left: Vec<_> = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 3, "not only the filter, its journal and its lock: {left:?}");
@@ -374,13 +374,13 @@ fn too_little_room_on_the_disk_is_an_error_before_anything_is_written() {
     assert_eq!(writer.info().unwrap().copies, inserted);
 }
 
-/// Limits belong to no transaction, and survive the death of the writer.
+/// Limits belong to no transaction, and survive the writer's death.
 #[test]
 fn limits_change_at_once_beside_commits_and_an_open_transaction() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Options::new().counting().capacity(1000).seed(5).open(path(&dir)).unwrap();
     let limits = gowk::Limits { max_file_size: Some(1 << 20), ..writer.limits().unwrap() };
-    // Limits set before the first commit are written with it.
+    // Limits set before the first commit are written with that commit.
     writer.set_limits(limits).unwrap();
     writer.insert(b"committed").unwrap();
     writer.commit().unwrap();

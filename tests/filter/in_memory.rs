@@ -1,8 +1,8 @@
 //! Invariants checked:
 //!
-//! 1. A copy in memory gives the answers of the file as of one commit, whatever happens to the file.
-//! 2. Bytes are accepted and refused as a sealed file that holds them, at any alignment, and give its answers.
-//! 3. The bytes of a copy are a file that writers open; bytes of a file that a writer has are refused.
+//! 1. A copy in memory gives the answers of the file as of one commit, whatever happens to the file later.
+//! 2. Bytes are accepted and refused like a sealed file with these bytes, at any alignment, and give the same answers.
+//! 3. The bytes of a copy are a file that writers can open. Bytes of a file that a writer has open are refused.
 
 use std::io::Read;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn a_copy_in_memory_answers_as_the_file_did_after_the_file_changed_or_was_remove
         assert_eq!(memory.metadata().unwrap().get("crawl"), Some(b"page 17".as_slice()));
         assert!(memory.verify(&|_, _| {}).unwrap().is_clean());
         let copy = dir.path().join("copy");
-        // A copy needs the permissions of the file, which was removed.
+        // Copying needs the permissions of the file, which was removed.
         assert!(matches!(memory.copy_to(&copy, &|_, _| {}), Err(Error::Io { .. })));
     }
 }
@@ -137,7 +137,7 @@ fn bytes_of_any_filter_give_its_answers_and_are_a_file() {
         writer.commit().unwrap();
         let _ = writer.insert(key(1)).unwrap();
         writer.commit().unwrap();
-        // Its writer has the file, and the last commit is in the journal.
+        // A writer has the file open, and the last commit is in the journal.
         let file = Reader::open(&path).unwrap();
         let bytes = file.copy_to_bytes().unwrap();
         let info = file.info().unwrap();
@@ -157,7 +157,7 @@ fn bytes_of_any_filter_give_its_answers_and_are_a_file() {
             assert_eq!((now.copies, now.kind, now.journal_length), (info.copies, info.kind, 0));
             assert_ne!(now.uuid, info.uuid);
         }
-        // Bytes, file, bytes and file again.
+        // From bytes to file, to bytes and to file again.
         let (sent, copy) = (dir.path().join("sent"), dir.path().join("copy"));
         std::fs::write(&sent, &bytes).unwrap();
         let mut writer = Options::new().open_existing(&sent).unwrap();
@@ -207,7 +207,7 @@ fn bytes_that_are_no_whole_closed_filter_are_refused_with_the_remedy() {
     assert!(matches!(eager, Err(Error::Damaged { .. })));
 }
 
-/// Also for files that a journal lies beside: the bytes alone are what a sealed file without it is.
+/// Also tests files that have a journal: the bytes alone equal a sealed file without a journal.
 #[test]
 fn bytes_of_every_vector_are_accepted_and_refused_as_the_sealed_file() {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("format-spec/vectors");

@@ -1,12 +1,12 @@
-//! What is left of a reader that a thread looked something up in: whether the file is still mapped, as the kernel says
-//! in /proc/self/maps, and open, as it says in /proc/self/fd.
+//! What a thread's lookups leave of a reader: whether the file is still mapped, as the kernel says in /proc/self/maps,
+//! and open, as it says in /proc/self/fd.
 //!
 //! Invariants checked:
 //!
-//! 1. A filter is unmapped and closed once its last reader is dropped, on whatever thread, although other threads that
-//!    looked something up in it go on.
-//! 2. An old generation is so with the first lookup of any thread after the doubling; a thread's own handle keeps it until
-//!    the next lookup through it.
+//! 1. A filter is unmapped and closed once its last reader is dropped, on any thread, although other threads that used it
+//!    continue.
+//! 2. An old generation is unmapped and closed with the first lookup of any thread after the doubling. A thread's own
+//!    handle keeps it until the next lookup through that handle.
 
 #![cfg(target_os = "linux")]
 
@@ -38,7 +38,7 @@ fn mappings(path: &Path) -> usize {
     maps.lines().filter(|line| line.contains(path.to_str().unwrap())).count()
 }
 
-/// Descriptors of the file.
+/// How many descriptors of the file are open.
 fn opened(path: &Path) -> usize {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
     descriptors
@@ -89,7 +89,7 @@ fn readers_that_alternate_on_a_thread_keep_one_mapping_each_and_none_in_the_end(
     assert_eq!(paths.each_ref().map(|path| mappings(path)), [0, 0]);
 }
 
-/// Has a thread look something up and then wait, while `work` is done.
+/// Lets a thread look something up and then wait while `work` runs.
 fn beside_an_idle_thread(reader: Reader, work: impl FnOnce(Reader)) {
     let (theirs, (told, tell), (said, hear)) = (reader.clone(), mpsc::channel(), mpsc::channel());
     let idle = std::thread::spawn(move || {

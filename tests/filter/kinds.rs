@@ -2,10 +2,11 @@
 //!
 //! Invariants checked:
 //!
-//! 1. A filter keeps the kind that it was created with. Opening it as the other kind is an error that names both, and
+//! 1. A filter keeps the kind with which it was created. Opening it as the other kind is an error that names both, and
 //!    changes nothing.
-//! 2. Closing with uncommitted changes is [`Error::Uncommitted`]; they are rolled back, and the filter is closed well.
-//!    Without such changes it is no error: after a commit, after a rollback, and after calls that changed nothing.
+//! 2. Closing with uncommitted changes fails with [`Error::Uncommitted`]; they are rolled back, and the filter is closed
+//!    cleanly. Closing without such changes does not fail: after a commit, after a rollback, and after calls that changed
+//!    nothing.
 
 use std::path::Path;
 
@@ -42,7 +43,7 @@ fn a_filter_is_of_the_kind_that_it_was_created_as() {
             assert!(text.contains(path.to_str().unwrap()), "{text}");
             assert!(text.contains(&format!("is a {kind}")) && text.contains(&format!("a {other}")), "{text}");
         }
-        // Opening may have changed the state before the regions, but not the regions.
+        // Opening may have changed the state word before the regions, but not the regions.
         let regions = |bytes: &[u8]| bytes[bytes.len() - 65_536..].to_vec();
         assert!(regions(&std::fs::read(&path).unwrap()) == regions(&before));
         for options in [options(), options().kind(kind)] {
@@ -56,7 +57,7 @@ fn a_filter_is_of_the_kind_that_it_was_created_as() {
             like.create(dir.path().join(format!("like-{}", kind.name()))).unwrap().info().unwrap().kind,
             kind
         );
-        // A filter of the other kind takes its place.
+        // A filter of the other kind replaces it.
         options().kind(other).force(true).create(&path).unwrap().close().unwrap();
         assert_eq!(Reader::open(&path).unwrap().info().unwrap().kind, other);
     }
@@ -148,7 +149,7 @@ fn closing_tells_of_changes_that_are_lost_and_closes_well() {
         assert_eq!(reader.info().unwrap(), before);
         assert!(reader.contains("a").unwrap() && !reader.contains("b").unwrap());
         assert_eq!(reader.metadata().unwrap().iter().count(), 0);
-        // Closed well: there is nothing to recover, and the file says that nobody has it open.
+        // Closed cleanly: nothing needs recovery, and the file says that nobody has it open.
         assert_eq!(&std::fs::read(&path).unwrap()[131_072..131_080], b"gowkidle");
         assert_eq!(Options::new().sealed(true).read(&path).unwrap().len().unwrap(), 1);
     }
@@ -177,7 +178,7 @@ fn closing_without_changes_is_no_error() {
             writer.metadata_mut().unwrap().remove("name");
         }));
         if kind == Kind::Set {
-            // Keys that are found are not stored, single or in a batch.
+            // Keys that are already present are not stored, single or in a batch.
             assert!(!lost(&path, |writer| assert!(!writer.insert("a").unwrap())));
             assert!(!lost(&path, |writer| {
                 assert_eq!(writer.insert_batch(&vec!["a"; 50_000]).unwrap().complete().unwrap(), 0);

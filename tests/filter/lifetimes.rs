@@ -1,9 +1,9 @@
-//! Keys with lifetimes of their own, against an exact model over ninety simulated days.
+//! Keys with individual lifetimes, against an exact model over ninety simulated days.
 //!
 //! Invariants checked:
 //!
 //! 1. A key is present until the latest of its expiries, through commits, rollbacks, reopenings, doublings, merges and copies.
-//! 2. It is absent once `forget_within` has passed after that, but for the false-positive rate.
+//! 2. It is absent once `forget_within` has passed after that, except for false positives.
 //! 3. A lifetime that the filter cannot keep is refused before anything is inserted.
 
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ fn each_key_stays_for_its_lifetime_and_not_much_longer() {
     let seed = std::env::var("GOWK_SEED").map_or(1, |seed| seed.parse().unwrap());
     println!("GOWK_SEED={seed}");
     let mut numbers = Numbers(seed);
-    // When each key expires: as committed, and with the open transaction.
+    // When each key expires: as committed, and including the open transaction.
     let (mut committed, mut expiries) = (BTreeMap::<u64, u64>::new(), BTreeMap::<u64, u64>::new());
     let (begin, mut next, mut long_gone) = (now.load(Ordering::Relaxed), 0, 0_u64);
     while now.load(Ordering::Relaxed) < begin + 90 * DAY {
@@ -93,7 +93,7 @@ fn each_key_stays_for_its_lifetime_and_not_much_longer() {
                 writer = options.open_existing(&path).unwrap();
             }
             2 => {
-                // Another filter, of the same kind, merged into this one.
+                // Another filter of the same kind is merged into this one.
                 let mut source = options.create(&other).unwrap();
                 let (key, lifetime) = (next, numbers.below(WINDOW));
                 source.insert_for(key.to_le_bytes(), Duration::from_secs(lifetime)).unwrap();
@@ -112,7 +112,7 @@ fn each_key_stays_for_its_lifetime_and_not_much_longer() {
         for (key, expiry) in &expiries {
             let is_there = writer.contains(key.to_le_bytes()).unwrap();
             assert!(is_there || *expiry <= time, "key {key} is forgotten {} s too early", expiry - time);
-            // A transaction that is given up takes the filter's time back, too.
+            // A rolled-back transaction also resets the filter's time.
             if step > 1 && expiry + within < time && is_there {
                 long_gone += 1;
             }

@@ -1,13 +1,13 @@
-//! One filter, and filters made from others, as callers of the library see them. No test here kills a process or fails
-//! a disk: `tests/crash` has those.
+//! One filter, and filters made from others, as callers of the library see them. Tests that kill a process or fail a disk
+//! are in `tests/crash`.
 //!
-//! - `batches`: a batch changes and answers as its calls one by one would.
+//! - `batches`: a batch changes and answers the same as its calls one by one.
 //! - `commits`: commits, rollbacks, reopening, removal, duplicates.
 //! - `copies`: counted copies of keys, on real lines.
 //! - `created`: a creation that fails leaves nothing behind.
 //! - `described`: `Debug`, `Display` and `Serialize` are short, and never show the seed.
 //! - `divided`: filters divided into shards, and shards joined.
-//! - `edges`: other people's files, and other processes that do the unexpected.
+//! - `edges`: foreign files, and other processes that do the unexpected.
 //! - `filling`: capacity and false-positive rate at every width.
 //! - `followed`: readers of a filter that is replaced as a whole.
 //! - `forgetting`: filters that forget, with a clock.
@@ -20,7 +20,7 @@
 //! - `merged`: filters merged into others, and filters that shrink.
 //! - `models`: random operations against a model, for each kind and width.
 //! - `multiset`: random histories of counted keys against an exact model.
-//! - `promises`: names, rights, and how long anybody waits.
+//! - `promises`: names, rights, and how long callers wait.
 //! - `replaced`: a file that is replaced or removed while it is open.
 //! - `sealed`: closed filters, read without locks.
 //! - `secret`: no message and no `Debug` shows the seed.

@@ -2,18 +2,18 @@
 //!
 //! Invariants checked:
 //!
-//! 1. A merged filter finds every key of both: at every width, whether both have doubled equally often or either more
-//!    often, and whether they share all keys, some or none. Its counters equal a scan. Its false-positive rate is within
-//!    15 % of what `info` says.
+//! 1. A merged filter finds every key of both, at every width, whether both have doubled equally often or one more often,
+//!    and whether they share all keys, some or none. Its counters equal a scan. Its false-positive rate is within 15 % of
+//!    the rate in `info`.
 //! 2. Counting filters add up: no count is too low, and counts without other matches are exact. All copies of both can be
-//!    removed in any order, without losing another key; then nothing is left.
+//!    removed in any order, without losing another key; then the filter is empty.
 //! 3. A merge of sets is their union, and adds no entry if both are equal. A merge of counting filters is their sum.
 //! 4. A merge belongs to the transaction: a rollback undoes it, other changes are committed with it, and no reader sees
 //!    it before the commit.
-//! 5. Filters that do not fit together are refused with their difference, and nothing changes.
+//! 5. Filters that do not fit together are refused with the difference, and nothing changes.
 //! 6. Saturated groups, quarantined buckets and void entries keep their meaning.
-//! 7. A filter that grew too far and was emptied shrinks to the forecast size, and finds every key. If it does not fit, it
-//!    is refused with the reason and stays as it is.
+//! 7. A filter that grew too far and was emptied shrinks to the forecast size, and finds every key. If it does not fit,
+//!    it is refused with the reason and does not change.
 //!
 //! `crates/cli/tests/cli/merged_killed.rs` kills processes that merge.
 
@@ -87,7 +87,7 @@ fn all_found(reader: &Reader, hashes: &[KeyHash]) -> bool {
     found.iter().all(|found| *found)
 }
 
-/// Compares the measured false-positive rate with that of `info`, if there are enough false positives to tell.
+/// Compares the measured false-positive rate with that of `info`, if there are enough false positives.
 fn assert_rate(reader: &Reader, lookups: u64) {
     let expected = reader.info().unwrap().expected_false_positive_rate;
     if expected * (lookups as f64) < 2000.0 {
@@ -104,7 +104,7 @@ fn assert_rate(reader: &Reader, lookups: u64) {
     assert!((measured / expected - 1.0).abs() < 0.15, "found {measured:e}, expected {expected:e}");
 }
 
-/// The regions and doublings of two filters: doubled equally often, the other one more often, the other one less often.
+/// The regions and doublings of two filters: both doubled equally often, or one of them more often.
 const SHAPES: [[(u64, u32); 2]; 6] = [
     [(2, 0), (2, 0)],
     [(1, 2), (1, 2)],
@@ -125,7 +125,7 @@ fn pairs_of_filters_merge_to_one_that_finds_all_keys_at_the_rate_that_is_told() 
                 let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
                 let room =
                     |(base, generation): (u64, u32)| (base << generation) * 8192 * u64::from(slots.get());
-                // Each fills a third of the smaller filter's slots: together they may fit, or not.
+                // Each fills a third of the smaller filter's slots: together they may or may not fit.
                 let keys = room(ours).min(room(theirs)) / 3;
                 let first = ((1.0 - overlap) * keys as f64) as u64;
                 let (in_a, in_b) = (hashes(0..keys), hashes(first..first + keys));
@@ -183,7 +183,7 @@ fn multiset(keys: std::ops::Range<u64>, most: u64, numbers: &mut Numbers) -> Has
     .collect()
 }
 
-/// All copies, with the keys in a random order. The copies of a key stay together: spread over several generations they
+/// All copies, with the keys in random order. The copies of a key stay together: spread over several generations they
 /// would need a group each, which fills the key's buckets.
 fn copies_of(all: &HashMap<u64, u32>, numbers: &mut Numbers) -> Vec<KeyHash> {
     let mut keys: Vec<(u64, u32)> = all.iter().map(|(key, copies)| (*key, *copies)).collect();
@@ -226,10 +226,10 @@ fn sums_add_up_and_all_copies_can_be_removed_again() {
                 assert!(count >= *copies, "{name}: {count} of {copies} copies");
                 exact += u64::from(count == *copies);
             }
-            // At the two largest widths of slots, hardly any key matches another.
+            // With two or three slots a bucket, the widest slots, hardly any key matches another.
             let least = [1.0, 0.99, 0.9, 0.0, 0.0, 0.0][slots.get() as usize - 2];
             assert!(exact as f64 >= least * all.len() as f64, "{name}: {exact} of {} exact", all.len());
-            // The twins of void entries stay. Without them nothing is left.
+            // The twins of void entries remain. Without them the filter is empty.
             let has_void =
                 other.info().unwrap().entries_by_tail[0] > 0 || merged.info().unwrap().entries_by_tail[0] > 0;
             let mut left = all.clone();
@@ -272,7 +272,7 @@ fn a_merge_is_part_of_the_transaction() {
     assert!(!writer.contains(hash(1 << 40)).unwrap());
     assert_eq!(writer.info().unwrap().regions, 2);
     assert!(all_found(&reader, &hashes(0..20_000)));
-    // The merge is made twice, also into a filter without a commit; a filter can be merged with itself.
+    // The merge is done twice, also into a filter without a commit; and a filter is merged with itself.
     let mut new = Options::like(&reader).unwrap().create(dir.path().join("new")).unwrap();
     new.merge(&reader).unwrap();
     new.merge(&other).unwrap();
@@ -324,7 +324,7 @@ fn filters_that_differ_are_refused_by_their_difference_and_nothing_changes() {
     drop(writer);
     assert!(fs::read(dir.path().join("f")).unwrap()[131_072..] == before[131_072..] || !before.is_empty());
 
-    // A merge that needs a doubling is refused if the filter may not grow, or not by so much.
+    // A merge that needs a doubling is refused if the filter may not grow, or not that far.
     let full = 2 * 8192 * 4 * 9 / 10;
     let other = dir.path().join("other");
     filled(&other, &options(four, 2), 0, &hashes(0..full));
@@ -351,7 +351,7 @@ fn filters_that_differ_are_refused_by_their_difference_and_nothing_changes() {
     }
 }
 
-/// Saturated groups, universal slots and void entries stand for more keys or copies than they count, also after a merge.
+/// Saturated groups, universal slots and void entries stand for more keys or copies than they count, even after a merge.
 #[test]
 fn what_cannot_be_counted_stays_uncountable_in_merges() {
     {
@@ -373,7 +373,7 @@ fn what_cannot_be_counted_stays_uncountable_in_merges() {
         let merged = Reader::open(&a).unwrap();
         assert_clean(&merged);
         assert!(all_found(&merged, &hashes((0..500).chain(1000..3000))));
-        // No number of removals makes it absent, as it may have more copies.
+        // No number of removals makes the key absent, as it may have more copies.
         let mut writer = Options::new().open_existing(&a).unwrap();
         (0..2 * highest).for_each(|_| assert!(writer.remove(hash(7)).unwrap()));
         assert_eq!(writer.count(hash(7)).unwrap(), highest);
@@ -385,7 +385,7 @@ fn what_cannot_be_counted_stays_uncountable_in_merges() {
                 let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
                 filled(&a, &options(slots, ours.0).kind(kind), ours.1, &hashes(0..3000));
                 filled(&b, &options(slots, theirs.0).kind(kind), theirs.1, &hashes(3000..8000));
-                // A repaired page of the other filter: its keys are answered "present" from then on.
+                // A repaired page of the other filter: lookups of its keys then answer "present".
                 let mut bytes = fs::read(&b).unwrap();
                 let at = bytes.len() - REGION + 4096 * 3;
                 bytes[at + 77] ^= 0x10;
@@ -416,7 +416,7 @@ fn a_filter_grown_too_far_and_emptied_shrinks_to_the_forecast_size() {
         let path = dir.path().join("f");
         let base = 3;
         let all = hashes(0..base * 8192 * u64::from(slots.get()) * 2);
-        // Three doublings more than the keys need that are left after the removals.
+        // Three doublings more than the keys need that remain after the removals.
         filled(&path, &counting(slots, base), 3, &all);
         let mut writer = Options::new().void_growth(true).open_existing(&path).unwrap();
         let (gone, kept) = all.split_at(all.len() * 4 / 5);
@@ -452,7 +452,7 @@ fn a_filter_grown_too_far_and_emptied_shrinks_to_the_forecast_size() {
         assert!(writer.info().unwrap().shrunk.is_none());
         let refused = writer.shrink().unwrap_err();
         assert!(matches!(refused, Error::Shrink { reason: ShrinkRefusal::NeverDoubled, .. }), "{refused}");
-        // The filter can go on: its keys can be removed, and it can grow again.
+        // The filter remains usable: its keys can be removed, and it can grow again.
         writer.grow().unwrap();
         assert!(kept.iter().all(|hash| writer.contains(*hash).unwrap()));
         let removed = writer.remove_batch(kept).unwrap();
@@ -465,7 +465,7 @@ fn a_filter_grown_too_far_and_emptied_shrinks_to_the_forecast_size() {
 fn threads_shrink_a_filter_to_the_same_file() {
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("model");
-    // More regions than two threads make at a time, and no multiple of that.
+    // More regions than two threads make at a time, and no multiple of that number.
     let all = hashes(0..700_000);
     filled(&model, &options(SlotsPerBucket::Four, 75), 1, &all);
     let shrunk = |threads: usize| {
@@ -480,7 +480,7 @@ fn threads_shrink_a_filter_to_the_same_file() {
         let reader = Reader::open(&path).unwrap();
         assert!(all_found(&reader, &all));
         assert_clean(&reader);
-        // Only the regions, which lie at the end, are compared. The rest has times of commits.
+        // Only the regions, at the end of the file, are compared. The rest has times of commits.
         let file = fs::read(&path).unwrap();
         file[file.len() - 75 * 65_536..].to_vec()
     };
@@ -512,7 +512,7 @@ fn a_filter_that_does_not_fit_into_half_is_refused_with_the_reason_and_stays_as_
         }
         assert!(refused.to_string().contains("remove keys first"), "{refused}");
         assert_eq!(before.shrunk.is_some(), load < 0.5);
-        // A checkpoint has no number of its own. The transaction goes on.
+        // A checkpoint has no number of its own. The transaction continues.
         let without_journal = |mut info: Info| {
             info.journal_length = 0;
             info
@@ -526,7 +526,7 @@ fn a_filter_that_does_not_fit_into_half_is_refused_with_the_reason_and_stays_as_
     }
 }
 
-/// The writer has commits in the journal when it shrinks the filter, and dies right after that.
+/// The writer has commits in the journal when it shrinks the filter, and dies right after shrinking.
 #[test]
 fn a_journal_with_commits_does_not_stand_in_the_way_of_a_shrink() {
     let dir = tempfile::tempdir().unwrap();
@@ -542,7 +542,7 @@ fn a_journal_with_commits_does_not_stand_in_the_way_of_a_shrink() {
     assert!(fs::metadata(&journal).unwrap().len() > 512);
     writer.insert(hash(100)).unwrap();
     writer.shrink().unwrap();
-    // The files as a crash leaves them between the rename and the reset of the journal.
+    // The files after a crash between the rename and the reset of the journal.
     let before = fs::read(&journal).unwrap();
     writer.commit().unwrap();
     let crashed = tempfile::tempdir().unwrap();

@@ -5,11 +5,11 @@
 //!
 //! Invariants checked, after each operation:
 //!
-//! 1. A stored key is never absent, and never told to be new.
+//! 1. A stored key is never absent, and never reported as new.
 //! 2. `len`, `inserted` and `removed` are exact, and so are the numbers that a batch returns. A set counts each stored key
 //!    once, a counting filter each copy.
 //! 3. A count is never too low. In a set it is 1 for a found key, else 0.
-//! 4. No more new keys are told not to be new than the filter's false-positive rate expects.
+//! 4. Not more new keys are reported as known than the filter's false-positive rate predicts.
 //! 5. Every call that removes from a set is an error that says why, and changes nothing.
 //! 6. Closing reports lost changes if and only if there are uncommitted ones.
 //! 7. A reader beside the writer sees the last commit.
@@ -25,10 +25,10 @@ use tempfile::TempDir;
 use crate::numbers::Numbers;
 use crate::thorough;
 
-/// All keys that are used, and the number of those used often.
+/// How many keys there are, and how many of them are used often.
 const KEYS: u64 = 60_000;
 const OFTEN: u64 = 5;
-/// The test asks for no doubling beyond this generation.
+/// The test requests no doubling beyond this generation.
 const MOST_GENERATIONS: u32 = 2;
 
 impl Numbers {
@@ -52,7 +52,7 @@ fn keys(numbers: &[u64]) -> Vec<[u8; 8]> {
 /// What a filter must hold.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Model {
-    /// The copies of each key. In a set always 1, even if the key was found by another key's entry and not stored.
+    /// The copies of each key. In a set always 1, even if the key matched another key's entry and was not stored.
     copies: HashMap<u64, u64>,
     inserted: u64,
     removed: u64,
@@ -60,7 +60,7 @@ struct Model {
     note: Option<Vec<u8>>,
 }
 
-/// How many new keys were inserted, how many of them were told not to be new, and how many the rate expects.
+/// How many new keys were inserted, how many of them were reported as known, and how many the rate predicts.
 #[derive(Default)]
 struct Mistaken {
     asked: u64,
@@ -79,9 +79,10 @@ struct Run {
     /// `None` before the first commit.
     committed: Option<Model>,
     open: Model,
-    /// Whether a rollback has given the filter up before its first commit.
+    /// Whether a rollback has abandoned the filter before its first commit.
     given_up: bool,
-    /// A merge has made a new file since the last commit. That is a change, even if the file holds no more than before.
+    /// Whether a merge has made a new file since the last commit. That is a change, even if the file's contents are the
+    /// same.
     rewritten: bool,
     mistaken: Mistaken,
 }
@@ -130,7 +131,7 @@ impl Run {
         self.writer().info().unwrap().expected_false_positive_rate
     }
 
-    /// Takes note of inserted keys, each told to be new or not. `rate` is the filter's before the first of them.
+    /// Records inserted keys, each reported as new or not. `rate` is the filter's rate before the first of them.
     fn inserted(&mut self, outcomes: impl IntoIterator<Item = (u64, bool)>, before: f64) {
         let rate = (before + self.rate()) / 2.0;
         for (key, new) in outcomes {
@@ -325,7 +326,7 @@ impl Run {
                 self.rewritten = true;
                 let more = info.inserted - before.inserted;
                 match self.kind {
-                    // A saturated group answers for copies that it does not count.
+                    // A saturated group stands for copies that it does not count.
                     Kind::Counting if info.saturated > 0 => assert!(more <= other.len().unwrap()),
                     Kind::Counting => assert_eq!(more, other.len().unwrap()),
                     _ => assert!(more <= other.len().unwrap()),
@@ -344,7 +345,7 @@ impl Run {
         self.check_accounts();
     }
 
-    /// Divides the filter into shards, looks keys up in them, joins them, and goes on with the joined filter.
+    /// Divides the filter into shards, looks keys up in them, joins them, and continues with the joined filter.
     fn divide_and_join(&mut self) {
         if self.open.generation > MOST_GENERATIONS {
             return;
@@ -382,7 +383,7 @@ impl Run {
     fn check_accounts(&mut self) {
         let info = self.writer().info().unwrap();
         if info.saturated > 0 {
-            // A saturated group has copies that it does not count: `multiset` checks those.
+            // A saturated group stands for copies that it does not count: `multiset` checks those.
             (self.open.inserted, self.open.removed) = (info.inserted, info.removed);
         }
         let (Model { inserted, removed, generation, .. }, kind) = (self.open.clone(), self.kind);

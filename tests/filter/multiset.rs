@@ -36,7 +36,7 @@ struct History {
     open: Model,
     committed: Model,
     repaired: bool,
-    /// There were void entries, whose copies may have been counted in both halves of a doubling.
+    /// Whether there were void entries, whose copies may count in both halves of a doubling.
     aged: bool,
 }
 
@@ -56,7 +56,7 @@ impl History {
         let left = self.open.get(&key).copied().unwrap_or(0);
         let copies = copies.min(left);
         for _ in 0..copies {
-            // A quarantined bucket may have no copy to remove, though it answers "present".
+            // A quarantined bucket answers "present", but may have no copy to remove.
             let taken = self.writer().remove(&key.to_le_bytes()).unwrap();
             assert!(taken || self.repaired, "{:?}: a copy of {key} is lost", self.slots);
         }
@@ -137,7 +137,7 @@ impl History {
         self.reopen();
     }
 
-    /// Damages a page and repairs the filter, which gives that page up.
+    /// Damages a page and repairs the filter, which gives up that page.
     fn repair(&mut self, numbers: &mut Numbers) {
         self.close();
         let mut bytes = fs::read(&self.path).unwrap();
@@ -154,7 +154,7 @@ impl History {
     }
 }
 
-/// One of few keys, and a number of copies: mostly small, at times more than a bucket can count at narrow widths.
+/// One of few keys, and a number of copies: mostly small, sometimes more than a bucket can count at narrow widths.
 fn random_key(numbers: &mut Numbers, slots: SlotsPerBucket) -> (u64, u64) {
     let copies = match numbers.below(100) {
         0..60 => 1,
@@ -217,7 +217,7 @@ fn histories_of_counted_keys_agree_with_a_model() {
                     }
                     83..88 => {
                         match history.writer().shrink() {
-                            // A shrink makes a checkpoint of the commits before it.
+                            // A shrink makes a checkpoint of the earlier commits.
                             Ok(()) | Err(Error::Shrink { .. }) => {}
                             Err(error) => panic!("{error}"),
                         }
@@ -254,7 +254,7 @@ fn histories_of_counted_keys_agree_with_a_model() {
 #[test]
 fn a_filter_with_keys_is_not_empty_after_a_sum_with_a_saturated_group_and_its_removal() {
     let dir = tempfile::tempdir().unwrap();
-    // More than two groups count.
+    // More copies than two groups count.
     let copies = 70_000;
     let mut theirs = options(SlotsPerBucket::Four).create(dir.path().join("theirs")).unwrap();
     (0..copies).for_each(|_| _ = theirs.insert(b"popular").unwrap());

@@ -2,11 +2,11 @@
 //!
 //! Invariants checked:
 //!
-//! 1. A key is present until as many newer ones were stored as the filter keeps, and absent once it would keep more than
-//!    it says: exactly at the epochs of `format-spec/README.md`, section 4.10. Single keys, batches of all sizes and
-//!    iterators agree, through commits, rollbacks and reopenings.
-//! 2. The file never grows, and has the bytes that were planned.
-//! 3. What has no meaning without a time, or for more than one sequence of keys, is refused.
+//! 1. A key is present until as many newer keys were stored as the filter keeps, and absent once the filter would exceed
+//!    its stated maximum: exactly at the epochs of `format-spec/README.md`, section 4.10. Single keys, batches of all
+//!    sizes and iterators agree, through commits, rollbacks and reopenings.
+//! 2. The file never grows, and has the planned length.
+//! 3. Operations that need a time, or that would mix several sequences of keys, are refused.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -24,10 +24,10 @@ impl Random {
     }
 }
 
-/// What section 4.10 says, with a map in place of slots.
+/// The rules of section 4.10, with a map in place of slots.
 #[derive(Clone)]
 struct Model {
-    /// N, L, and the epochs that a key lives.
+    /// N, L, and how many epochs a key lives.
     newest: u64,
     epoch: u64,
     lives: u64,
@@ -38,7 +38,7 @@ struct Model {
 }
 
 impl Model {
-    /// K - 1 of the width.
+    /// `whole` is K - 1 of the width.
     fn new(newest: u64, whole: u64) -> Self {
         let epoch = newest.div_ceil(whole);
         let lives = 1 + newest.div_ceil(epoch);
@@ -63,7 +63,7 @@ impl Model {
         true
     }
 
-    /// The keys that are kept, by the keys that will have been stored when they go.
+    /// The present keys, by how many keys will have been stored when they go.
     fn by_count(&self) -> BTreeMap<u64, u64> {
         let mut by_count = BTreeMap::new();
         for expiry in self.expiries.values().filter(|expiry| **expiry > self.now) {
@@ -85,7 +85,7 @@ fn all(writer: &Writer, keys: &[u64]) -> Vec<bool> {
     bytes(keys).iter().map(|key| writer.contains(key).unwrap()).collect()
 }
 
-/// What verification says of the entries that expire after the epoch that begins then.
+/// The entries that expire after the epoch beginning at `begin`, as verification reports them.
 fn living(reader: &Reader, begin: u64) -> BTreeMap<u64, u64> {
     let (report, info) = (reader.verify(&|_, _| {}).unwrap(), reader.info().unwrap());
     assert!(report.is_clean());
@@ -94,7 +94,7 @@ fn living(reader: &Reader, begin: u64) -> BTreeMap<u64, u64> {
     expiries.filter(|(at, _)| *at > begin).collect()
 }
 
-/// Compares all keys up to `limit`, and what the filter says of itself.
+/// Compares all keys up to `limit`, and the filter's description of itself.
 fn check(writer: &Writer, model: &Model, limit: u64) {
     let keys: Vec<u64> = (0..limit).collect();
     let found = all(writer, &keys);
@@ -112,7 +112,7 @@ fn check(writer: &Writer, model: &Model, limit: u64) {
 #[test]
 fn the_newest_keys_stay_and_all_others_go() {
     let dir = tempfile::tempdir().unwrap();
-    // Rates without a false positive among so few keys; K - 1 of the width.
+    // Rates without a false positive among so few keys; and K - 1 of the width.
     for (number, (newest, rate, whole)) in
         [(700, 3e-8, 14), (1, 3e-8, 14), (5, 3e-8, 14), (40_009, 3e-8, 14), (3000, 1e-4, 14)]
             .into_iter()
@@ -125,14 +125,14 @@ fn the_newest_keys_stay_and_all_others_go() {
         let mut model = Model::new(newest, whole);
         let mut committed = model.clone();
         let (mut random, limit) = (Random(thorough::seed(number as u64)), newest * 4 + 10);
-        // With a rate that would show, this many keys in all, none of which comes again.
+        // At a rate that would show false positives, this many keys in all, none of which recurs.
         let mut next = 0;
         let is_exact = rate < 1e-6;
         let mut some = |count: u64, random: &mut Random| -> Vec<u64> {
             (0..count)
                 .map(|_| {
                     next += 1;
-                    // Every other key is of the last ones, or comes again.
+                    // Every other key is one of the last keys, or recurs.
                     if is_exact && random.below(2) == 0 { random.below(limit) } else { next % limit }
                 })
                 .collect()
@@ -189,7 +189,7 @@ fn the_newest_keys_stay_and_all_others_go() {
 #[test]
 fn a_filter_of_the_newest_keys_never_grows() {
     let dir = tempfile::tempdir().unwrap();
-    // One of each width that is offered.
+    // One filter of each offered width.
     for (number, (newest, rate)) in [(60_000, 1e-3), (130_000, 2e-3), (50_000, 3e-8)].into_iter().enumerate()
     {
         let path = dir.path().join(number.to_string());
@@ -204,7 +204,8 @@ fn a_filter_of_the_newest_keys_never_grows() {
             key += newest / 5;
             assert!(writer.insert_batch(&bytes(&keys)).unwrap().refused().is_empty());
             writer.commit().unwrap();
-            // All but those that matched an entry of another key when they came, which expired before.
+            // All of the newest keys, except those that matched another key's entry when they came, which expired
+            // earlier.
             let last: Vec<u64> = (key.saturating_sub(newest)..key).collect();
             let lost = all(&writer, &last).iter().filter(|found| !**found).count();
             assert!(lost as f64 <= 2.0 * rate * last.len() as f64 + 3.0, "{lost} of {}", last.len());
@@ -212,11 +213,11 @@ fn a_filter_of_the_newest_keys_never_grows() {
         }
         let info = writer.info().unwrap();
         assert_eq!((info.regions, path.metadata().unwrap().len()), (plan.regions, plan.file_length));
-        // Nothing older is there, but for false positives.
+        // No older key is present, except for false positives.
         let old: Vec<u64> = (0..key - kept.at_most).collect();
         let found = all(&writer, &old).iter().filter(|found| **found).count();
         assert!(found as f64 <= 3.0 * rate * old.len() as f64 + 5.0, "{found} of {}", old.len());
-        // Expired entries wait for the sweep for one epoch at most.
+        // Expired entries wait for the sweep for at most one epoch.
         assert!(most <= kept.at_most + newest / 2, "{most}");
         let copy = dir.path().join("copy");
         Reader::open(&path).unwrap().copy_to(&copy, &|_, _| {}).unwrap();

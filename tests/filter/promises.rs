@@ -2,13 +2,13 @@
 //!
 //! Invariants checked:
 //!
-//! 1. Writers refuse a file with two names, and so do readers who would have to recover it. Other readers read it.
+//! 1. Writers refuse a file with two names, and so do readers that would have to recover it. Other readers read it.
 //! 2. Doublings keep a file's mode and, if the process may change them, its owner and group.
-//! 3. A writer opens the filter or is refused soon, however many readers keep opening it.
+//! 3. A writer soon opens the filter or is refused, however many readers keep opening it.
 //! 4. A process that is stopped while it opens or recovers a filter delays others no longer than they are willing to
-//!    wait. After it goes on, everything works as before.
+//!    wait. After it continues, everything works as before.
 //!
-//! The times here are bounds for hangs, many times longer than the calls take.
+//! The times here are limits for hangs, many times longer than the calls take.
 
 use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, Lines, Write};
@@ -26,7 +26,7 @@ use gowk::{Error, Lookup, Options, Reader};
 use crate::thorough;
 
 const KEYS: u64 = 1000;
-/// In the journal of a filter whose writer died.
+/// How many keys are in the journal of a filter whose writer died.
 const JOURNALED: u64 = 100;
 
 fn key(i: u64) -> [u8; 8] {
@@ -42,7 +42,7 @@ fn closed_filter(dir: &Path) -> PathBuf {
     path
 }
 
-/// A filter as a dead writer leaves it: the files of a living one, copied.
+/// A filter as after its writer's death: copies of a living writer's files.
 fn unrecovered_filter(dir: &Path) -> PathBuf {
     let living = tempfile::tempdir().unwrap();
     let path = closed_filter(living.path());
@@ -216,7 +216,7 @@ fn a_writer_gets_in_or_is_refused_soon_although_readers_open_the_filter_all_the_
 const ROLE: &str = "GOWK_TEST_ROLE";
 const FILTER: &str = "GOWK_TEST_FILTER";
 
-/// A process that SIGSTOP stops while it opens the filter.
+/// A process that SIGSTOP stopped while it was opening the filter.
 struct Stopped {
     child: Child,
     told: ChildStdin,
@@ -225,7 +225,8 @@ struct Stopped {
 }
 
 impl Stopped {
-    /// `role`: `reader` or `writer`, and `at the folder`, where both sync it, or `in recovery`, at its first write.
+    /// `role`: `reader` or `writer`; followed by `at the folder`, where both sync it, or `in recovery`, at its first
+    /// write.
     fn start(test: &str, filter: &Path, role: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -246,7 +247,7 @@ impl Stopped {
         assert!(sent.success());
     }
 
-    /// Lets the process go on, and waits for its end.
+    /// Continues the process, and waits for its end.
     fn go_on(mut self) {
         self.signal("-CONT");
         self.told.write_all(b"go on\n").unwrap();
@@ -262,7 +263,7 @@ impl Drop for Stopped {
     }
 }
 
-/// Does what this process was started for, if it is a child.
+/// Plays this process's part, if it is a child.
 fn plays_a_part() -> bool {
     let Ok(role) = std::env::var(ROLE) else { return false };
     let filter = PathBuf::from(std::env::var_os(FILTER).unwrap());
@@ -321,8 +322,8 @@ fn a_stopped_process_holds_up_a_writer_no_longer_than_it_waits() {
     });
 }
 
-/// A reader waits for up to a minute. To keep the test short, the stopped process goes on after two seconds;
-/// with `GOWK_THOROUGH=1` it stays stopped for longer than that minute.
+/// A reader waits for up to a minute. To keep the test short, the stopped process continues after two seconds; with
+/// `GOWK_THOROUGH=1` it stays stopped for longer than that minute.
 #[test]
 fn a_stopped_process_holds_up_a_reader_no_longer_than_a_minute() {
     const NAME: &str = "a_stopped_process_holds_up_a_reader_no_longer_than_a_minute";

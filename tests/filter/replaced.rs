@@ -2,9 +2,9 @@
 //!
 //! Invariants checked:
 //!
-//! 1. After a filter with another seed took the name, hashes made for the first one are refused; keys still work.
-//! 2. A removed file serves those who have it open. Nobody can create a filter of its name before its writer closes, and
-//!    its writer commits nothing more.
+//! 1. After a filter with another seed has taken the name, hashes made for the first one are refused; keys still work.
+//! 2. A removed file still serves processes that have it open. Nobody can create a filter of its name before its writer
+//!    closes, and its writer commits nothing more.
 
 use std::path::Path;
 

@@ -1,11 +1,11 @@
-//! Closed filters that nobody changes any more, read without locks. `tests/systems/sealed.py` checks the system calls.
+//! Closed filters that never change again, read without locks. `tests/systems/sealed.py` checks the system calls.
 //!
 //! Invariants checked:
 //!
-//! 1. A closed filter is read, also beside an empty journal, and no file is made beside it.
+//! 1. A closed filter can be read, even beside an empty journal, and no file is created beside it.
 //! 2. A filter is refused with the reason if a writer has it open, if its writer died, or if its journal has commits.
-//!    Nothing is changed. The remedies that the error names help: an ordinary opening, or a copy.
-//! 3. A writer that changes a sealed file breaks the rules; on a local file system, readers follow it nevertheless.
+//!    Nothing changes. The remedies in the error work: an ordinary opening, or a copy.
+//! 3. A writer that changes a sealed file breaks the rules; on a local file system, readers still follow it.
 
 use std::fs;
 use std::path::Path;
@@ -71,7 +71,7 @@ fn a_closed_filter_is_read_alone_and_nothing_is_made_beside_it() {
     assert_eq!(reader.info().unwrap().inserted, beside.info().unwrap().inserted);
     reader.copy_to(dir.path().join("copy"), &|_, _| {}).unwrap();
     assert_holds(&Reader::open(dir.path().join("copy")).unwrap(), 0..5000);
-    // Beside an empty journal, and beside one that was cut short.
+    // With an empty journal, and with one that was cut short.
     for journal in [Vec::new(), vec![0; 512]] {
         fs::write(alone.path().join("image-journal"), journal).unwrap();
         assert_holds(&sealed.read(&image).unwrap(), 0..5000);
@@ -90,7 +90,7 @@ fn a_filter_not_at_a_checkpoint_is_refused_until_it_is_opened_otherwise() {
     writer.insert(&key(1000)).unwrap();
     writer.commit().unwrap();
     assert_refused(&path, Unsealed::InUse);
-    // The files as the kernel leaves them when the writer dies.
+    // The files as after the writer's death.
     let killed = tempfile::tempdir().unwrap();
     let left = killed.path().join("f");
     fs::copy(&path, &left).unwrap();

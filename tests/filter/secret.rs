@@ -1,5 +1,5 @@
 //! Invariant checked: neither `Debug` of any public type nor an error message shows a filter's seed, since programs log
-//! both. Who knows the seed can craft keys that collide.
+//! both. Anybody who knows the seed can craft keys that collide.
 
 use std::fmt::Debug;
 

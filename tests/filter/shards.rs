@@ -1,10 +1,10 @@
 //! Filters that divide all keys among themselves.
 //!
-//! Invariants checked, for every width, with shard counts that are a power of two and that are not:
+//! Invariants checked, for every width, with numbers of shards that are a power of two and others:
 //!
 //! 1. Shards hold exactly what one filter of all their regions holds: the same buckets in the same places, and the same
-//!    answers, false positives included, whether keys come one by one or in batches, as bytes or as hashes.
-//! 2. Every call that takes a key refuses one of another shard, names that shard, and changes nothing.
+//!    answers, false positives included, for single keys and batches, bytes and hashes.
+//! 2. Every call that takes a key refuses a key of another shard, names that shard, and changes nothing.
 //! 3. Shards stay shards through commits, doublings, copies and copies in memory.
 
 use std::fs;
@@ -14,7 +14,7 @@ use gowk::{Batches, Error, KeyHash, Lookup, Options, Reader, SlotsPerBucket, Wri
 
 const SEED: u64 = 7;
 const REGION: usize = 65_536;
-/// The load that a new filter is sized for, for 2 to 7 slots (section 3.3 of the specification).
+/// The load for which a new filter is sized, for 2 to 7 slots (section 3.3 of the specification).
 const RHO: [f64; 6] = [0.80, 0.90, 0.93, 0.945, 0.955, 0.96];
 
 /// The regions of a filter's file, as they are on the disk.
@@ -68,7 +68,7 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
                 let of_shard = |hashes: &[KeyHash]| -> Vec<KeyHash> {
                     hashes.iter().copied().filter(|hash| hash.shard(shards) == shard).collect()
                 };
-                // Each shard gets its keys through another call.
+                // Each shard gets its keys through a different call.
                 match shard % 3 {
                     0 => assert!(writer.insert_batch(&of_shard(early)).unwrap().refused().is_empty()),
                     1 => of_shard(early).into_iter().for_each(|hash| _ = writer.insert(hash).unwrap()),
@@ -90,7 +90,7 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
             }
             assert_eq!(entries, Reader::open(&whole).unwrap().info().unwrap().entries);
             assert!(joined == regions(&whole), "{slots:?}, {shards} shards: the buckets differ");
-            // The same answers on other keys, false positives included.
+            // Other keys also get the same answers, false positives included.
             let one = Reader::open(&whole).unwrap();
             let others: Vec<KeyHash> =
                 (keys..keys + 60_000).map(|number| one.hash(&key(number)).unwrap()).collect();
@@ -111,7 +111,7 @@ fn shards_hold_what_one_filter_of_all_their_regions_holds() {
     }
 }
 
-/// Whether the outcome is a refusal that names shard 1 of 3, and the shard that the key belongs to.
+/// Checks that the outcome is a refusal that names shard 1 of 3, and the key's shard.
 fn assert_other<T: std::fmt::Debug>(outcome: gowk::Result<T>, belongs: u64) {
     match outcome {
         Err(error @ Error::OtherShard { shard: 1, shards: 3, belongs: found, .. }) if found == belongs => {
@@ -159,7 +159,7 @@ fn keys_of_other_shards_are_refused_in_every_call_and_change_nothing() {
         assert_eq!(writer.info().unwrap(), before);
         let file = Reader::open(&path).unwrap();
         for reader in [&file, &Reader::open_in_memory(&path).unwrap()] {
-            // Twice: the first lookups verify pages, later ones take the shortcut.
+            // Done twice: the first lookups verify pages, later ones take the shortcut.
             for _ in 0..2 {
                 for key in others.iter().take(50) {
                     let (hash, belongs) = (reader.hash(key).unwrap(), shard_of(&writer, key));

@@ -1,9 +1,9 @@
-//! Invariants checked, of writers that threads and tasks share:
+//! Invariants checked, for writers that threads and tasks share:
 //!
-//! 1. A change that was answered is durable and visible: with one answer a commit, and with many.
-//! 2. All changes that wait become one commit, and the queue's bound holds.
-//! 3. A commit that fails reaches all who wait for it, and nothing of it becomes part of the next one.
-//! 4. Closing, and dropping the last handle, commit all that waits. After that every change is refused.
+//! 1. An answered change is durable and visible, with one answer for each commit and with many.
+//! 2. All waiting changes become one commit, and the queue's bound holds.
+//! 3. The failure of a commit reaches all who wait for it, and none of its changes become part of the next commit.
+//! 4. Closing, and dropping the last handle, commit all waiting changes. After that every change is refused.
 //! 5. With `Commits::Every`, answers come before the commit, and `commit` waits for it.
 
 use std::future::Future;
@@ -26,7 +26,7 @@ fn shared() -> (TempDir, SharedWriter) {
     (dir, writer.into_shared().unwrap())
 }
 
-/// Keeps the writer's thread busy until something is sent, or the sender is dropped. Returns once it is.
+/// Keeps the writer's thread busy until something is sent, or the sender is dropped. Returns once the thread is busy.
 fn busy(seen: &SharedWriter) -> (Sender<()>, Pending<()>) {
     let (go, wait) = mpsc::channel::<()>();
     let (begun, begin) = mpsc::channel();
@@ -213,14 +213,14 @@ fn early_answers_are_committed_in_time() {
     let seen = writer.into_shared_with(Commits::Every(Duration::from_millis(1))).unwrap();
     let before = commit(&seen);
     assert!(seen.insert("key").wait().unwrap());
-    // Only the clock commits it.
+    // Only the clock causes the commit.
     while commit(&seen) == before {
         std::thread::yield_now();
     }
     assert!(seen.contains("key").unwrap());
 }
 
-/// What was answered early stays for the next try.
+/// Changes that were answered early remain for the next attempt.
 #[test]
 fn a_failed_commit_of_early_answers_is_reported_until_one_succeeds() {
     let (_dir, writer) = create(Options::new());

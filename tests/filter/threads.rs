@@ -1,8 +1,8 @@
-//! A process that can start no thread.
+//! A process that cannot start threads.
 //!
 //! Invariant checked: the library then does all work on the caller's thread, with the same results.
 //!
-//! A limit on threads does not bind root. Under root, the child process therefore runs as another user.
+//! A limit on threads does not apply to root. Under root, the child process therefore runs as another user.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,7 +20,7 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     numbers.map(u64::to_le_bytes).collect()
 }
 
-/// Fills, doubles, changes and reads a filter, and asks for four threads.
+/// Fills, doubles, changes and reads a filter, and requests four threads.
 fn be_limited(path: &Path) {
     let started = std::thread::Builder::new().spawn(|| ());
     assert!(started.is_err(), "the limit does not bind");
@@ -53,7 +53,7 @@ fn where_no_thread_can_be_started_the_caller_does_the_work() {
     let program = dir.path().join("limited");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let filter = dir.path().join("f.gowk");
-    // The limit counts all threads of the user, of which this process is one.
+    // The limit counts all threads of the user, including this process's.
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -u 1 2>/dev/null || ulimit -p 1; exec \"$0\" \"$@\""]).arg(&program);
     command.args([

@@ -3,11 +3,11 @@
 //! Invariants checked:
 //!
 //! 1. Keys of the fingerprints 0 and 1, which are one entry, stay present through the doubling that marks the filter and
-//!    two more, in each width; a key of the fingerprint 2 is never found by them before the second doubling.
-//! 2. A repair of an unmarked filter marks it once, keeps every key, and doubles the rate of its entries, no more. If it
-//!    ends before its last page, the filter is as it was.
-//! 3. A merge or a joining of unmarked filters of as many regions is unmarked. Whatever doubles or was marked makes the
-//!    outcome marked. No key of any of them is lost.
+//!    two more, in each width. Lookups of a key of the fingerprint 2 do not find them before the second doubling.
+//! 2. A repair of an unmarked filter marks it once, keeps every key, and exactly doubles the rate of its entries. If the
+//!    repair ends before its last page, the filter is unchanged.
+//! 3. A merge or a join of unmarked filters of equally many regions is unmarked. If any of them doubles or was marked,
+//!    the outcome is marked. No key of any of them is lost.
 
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,8 +22,8 @@ const fn tag_bits(slots: u32) -> u32 {
     if slots >= 4 { 6 } else { 10 }
 }
 
-/// The key of an unmarked filter of one region with the tag 0 and this tail, in this bucket. What follows its tail is
-/// `further`.
+/// The key of an unmarked filter of one region with the tag 0 and this tail, in this bucket. `further` holds the hash
+/// bits after the tail.
 fn key(slots: u32, expiry_bits: u32, tail: u64, further: u64, bucket: u16) -> KeyHash {
     let tail_bits = 64 / slots - tag_bits(slots) - expiry_bits;
     let position = tail << (64 - tail_bits) | further >> tail_bits;
@@ -62,7 +62,7 @@ fn the_fingerprint_0_and_its_neighbour_are_found_through_three_doublings() {
             };
             let mut writer = options.create(&path).unwrap();
             let of = |tail, further, bucket| key(slots, expiry_bits, tail, further, bucket);
-            // Each bucket has keys that go on in another way.
+            // Each bucket has keys with different bits after the tail.
             let furthers: [u64; 6] = [0, u64::MAX, 1 << 63, 1 << 62, 3 << 61, 0x5555_5555_5555_5555];
             let each = || (0..).map(|number| 100 * number).zip(furthers);
             for (bucket, further) in each() {
@@ -91,7 +91,7 @@ fn the_fingerprint_0_and_its_neighbour_are_found_through_three_doublings() {
                 }
                 let info = writer.info().unwrap();
                 let longest = info.entries_by_tail.len() as u64 - 1;
-                // Full before the first doubling, and two bits shorter after it.
+                // Full length before the first doubling, and two bits shorter after it.
                 let length = if doubling == 0 { longest } else { longest.saturating_sub(doubling) };
                 assert_eq!(
                     info.entries_by_tail[length as usize], info.entries,
@@ -163,7 +163,7 @@ fn a_repair_marks_an_unmarked_filter_once() {
         assert!(is_marked(&info) && info.quarantined_buckets == 512, "{info:?}");
         assert_eq!((info.generation, info.regions, info.uuid), (0, old.regions, old.uuid));
         assert_eq!(info.entries_by_tail.last(), Some(&info.entries));
-        // The reader from before follows.
+        // The reader that was opened before follows.
         assert!(some.iter().all(|key| reader.contains(key).unwrap()));
         writer.insert_batch(&more).unwrap().complete().unwrap();
         writer.commit().unwrap();
@@ -204,7 +204,7 @@ fn what_is_merged_or_joined_is_marked_if_any_of_it_is_or_is_split() {
             };
         let (one, other) = (keys(0..4000), keys(3000..7000));
         let both = keys(0..7000);
-        // How often each filter has doubled, and then been halved; whether the outcome is marked.
+        // How often each filter has doubled, and then been halved; and whether the outcome is marked.
         for (ours, theirs, marked) in [
             ((0, 0), (0, 0), false),
             ((0, 0), (1, 0), true),
@@ -241,7 +241,7 @@ fn what_is_merged_or_joined_is_marked_if_any_of_it_is_or_is_split() {
             assert!(all_found(&path("joined"), &both));
             assert_sound(&path("joined"));
 
-            // Parts of a whole number of regions stay as they are; others are split.
+            // Parts of a whole number of regions are copied; others are split.
             let whole = Reader::open(path("joined")).unwrap();
             let parts = whole.info().unwrap().regions;
             for (parts, split) in [(parts, false), (2 * parts, true)] {

@@ -1,4 +1,4 @@
-//! gowk against `format-spec/decode.py`, which was written from the specification alone.
+//! gowk against `format-spec/decode.py`, which was written only from the specification.
 //!
 //! Invariants checked, if there is a `python3`:
 //!
@@ -6,9 +6,9 @@
 //!    positives included.
 //! 2. Both refuse every rejected golden file.
 //!
-//! The answers are compared on 30,000 present and 30,000 absent keys for each width and for two grown filters, with
-//! `GOWK_THOROUGH=1` on 100,000. `cargo test --release --test format decoder -- --nocapture` shows how many false
-//! positives that were.
+//! The answers are compared on 30,000 present and 30,000 absent keys for each width and for two grown filters, or on
+//! 100,000 with `GOWK_THOROUGH=1`. `cargo test --release --test format decoder -- --nocapture` shows how many were false
+//! positives.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -25,7 +25,7 @@ use crate::vectors::{self, ABSENT, accepted, key, rejected, unpack};
 fn decode(arguments: &[&str], input: String) -> Option<Output> {
     let decoder = concat!(env!("CARGO_MANIFEST_DIR"), "/format-spec/decode.py");
     let mut command = Command::new("python3");
-    // It needs the standard library alone: without `site`, Python starts in less time.
+    // The decoder needs only the standard library: without `site`, Python starts faster.
     command
         .args(["-S", decoder])
         .args(arguments)
@@ -144,7 +144,7 @@ fn accepted_files_have_the_same_statistics_and_answers() {
         let path = unpack("accept", &row.name, dir.path());
         let journal = dir.path().join(format!("{}-journal", row.name));
         let journal_length = journal.metadata().map_or(0, |found| found.len().saturating_sub(512));
-        // The decoder comes first: it changes nothing, and gowk may recover the file.
+        // The decoder comes first: it changes nothing, while gowk may recover the file.
         let Some(output) = decode(&[path.to_str().unwrap()], String::new()) else { return };
         assert!(output.status.success(), "{}: {}", row.name, String::from_utf8_lossy(&output.stderr));
         let elsewhere = tempfile::tempdir().unwrap();
@@ -201,8 +201,8 @@ const fn copies(number: u64) -> u64 {
     }
 }
 
-/// Compares statistics and answers for a new filter, which was doubled `generations` times, each time after an equal part
-/// of the inserts.
+/// Compares statistics and answers for a new filter that doubled `generations` times, each time after an equal part of
+/// the inserts.
 fn compare_fresh(kind: Kind, slots: SlotsPerBucket, generations: u32) {
     let keys = thorough::size("present keys, and as many absent ones", 10_000, 100_000);
     let dir = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ fn fresh_filters_of_each_width_have_the_same_statistics_and_answers() {
     }
 }
 
-/// Keys of several ages, some of them forgotten; swept, grown, and with commits in the journal.
+/// Tests keys of several ages, some of them forgotten; a swept filter, a grown one, and one with commits in the journal.
 #[test]
 fn forgetting_filters_have_the_same_statistics_and_answers() {
     const DAY: Duration = Duration::from_secs(86_400);
@@ -282,7 +282,7 @@ fn forgetting_filters_have_the_same_statistics_and_answers() {
     }
 }
 
-/// More keys than are kept.
+/// Inserts more keys than the filter keeps.
 #[test]
 fn filters_of_the_newest_keys_have_the_same_statistics_and_answers() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,14 +2,14 @@
 //!
 //! Invariants checked:
 //!
-//! 1. The files are, to the bit, those that the README there describes. None is missing in either place.
+//! 1. The files are, to the bit, those that the README there describes. None is missing on either side.
 //! 2. An accepted file has the statistics of its row, all its keys, and the same false positives as when it was made.
-//!    Verification finds nothing wrong. A writer can go on with it, and readers follow.
+//!    Verification finds no fault. A writer can continue with it, and readers follow.
 //! 3. Readers and writers refuse a rejected file with the error of its row, and leave file and journal unchanged.
-//! 4. Refusing a file takes no more memory than the file has bytes, whatever it claims. Of an accepted file, exactly the
-//!    file is mapped.
+//! 4. Refusing a file takes no more memory than the file has bytes, whatever the file claims. Of an accepted file,
+//!    exactly the file is mapped.
 
-// An allocator is unsafe to write. This one counts, and leaves all work to the system's.
+// An allocator needs unsafe code. This one counts, and leaves all work to the system's.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -24,7 +24,7 @@ use gowk::{Error, Expected, HashKind, Kind, Lookup, OnDamage, Options, Reader, R
 use crate::vectors::{self, ABSENT, Accepted, accepted, caller_hash, forgetting, key, rejected, unpack};
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed, and their maximum since the last reset.
+    /// How many bytes this thread has allocated and not freed, and their maximum since the last reset.
     static HELD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
@@ -80,14 +80,14 @@ fn most_held<T>(call: impl FnOnce() -> T) -> (usize, T) {
     (HELD.with(|held| held.get().1) - before, outcome)
 }
 
-/// The bytes of both superblock slots, which are read before anything else.
+/// How many bytes both superblock slots have. They are read first.
 const TWO_SLOTS: usize = 131_072;
 
 fn verify(reader: &Reader) -> Report {
     reader.verify(&|_, _| {}).unwrap()
 }
 
-/// The keys of a filter, by their numbers.
+/// The keys of a filter, by number.
 struct Keys<'a>(&'a Reader, HashKind);
 
 impl<'a> Keys<'a> {
@@ -213,7 +213,7 @@ fn a_writer_goes_on_with_every_accepted_file() {
     for row in accepted().into_iter().filter(|row| row.writable) {
         let dir = tempfile::tempdir().unwrap();
         let path = unpack("accept", &row.name, dir.path());
-        // A filter that forgets goes on at its own time.
+        // A forgetting filter continues at its own time.
         let of_file = Reader::open(&path).unwrap().info().unwrap();
         let time = UNIX_EPOCH + Duration::from_millis(of_file.time.unwrap_or(1 << 40));
         let mut options = Options::new().void_growth(true).with_clock(move || time);
@@ -311,7 +311,7 @@ fn every_rejected_file_is_refused_with_its_own_error_and_left_alone() {
             assert_eq!(error, row.error, "{name}, {way}: {message}");
             assert!(message.contains(&row.message), "{name}, {way}: {message}");
             assert!(message.contains(name.as_str()), "{name}, {way}: {message} names no file");
-            // Reading both slots takes memory, also of a short file.
+            // Reading both slots takes memory, even for a short file.
             assert!(held <= length.max(2 * TWO_SLOTS), "{name}, {way}: {held} bytes for a file of {length}");
         }
         match row.refused.as_str() {
@@ -338,7 +338,7 @@ mod field {
     pub(super) const LENGTH: (usize, usize) = (136, 8);
 }
 
-/// Puts numbers into fields of the superblock slots given, and seals them anew.
+/// Puts numbers into fields of the given superblock slots, and seals them anew.
 fn forge(data: &mut [u8], slots: &[usize], fields: &[((usize, usize), u64)]) {
     for slot in slots {
         let slot = &mut data[slot * TWO_SLOTS / 2..][..TWO_SLOTS / 2];
@@ -357,13 +357,13 @@ fn offsets(regions: u64) -> [((usize, usize), u64); 3] {
     [(field::SUMS, sums), (field::DATA, data), (field::LENGTH, data + 65_536 * regions)]
 }
 
-/// Superblocks with impossible fields and right checksums. Readers and writers refuse each with a message of its own, and
+/// Superblocks with impossible fields and valid checksums. Readers and writers refuse each with a specific message, and
 /// never hold more memory than the file has bytes.
 #[test]
 fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_the_file_has() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
-    // Marked, so that it may claim to have doubled.
+    // The filter is marked, so that it may claim to have doubled.
     let mut writer = Options::new().capacity(1000).seed(7).counting().open(&path).unwrap();
     (0..300).for_each(|number| _ = writer.insert(key(number)).unwrap());
     writer.commit().unwrap();
@@ -459,7 +459,7 @@ fn hostile_superblocks_are_refused_each_by_its_own_message_in_less_memory_than_t
     assert!((0..300).all(|number| Reader::open(&path).unwrap().contains(key(number).as_bytes()).unwrap()));
 }
 
-/// Faults that opening does not look for: verification finds them, and no lookup answers "absent" there.
+/// Faults that opening does not detect: verification finds them, and no lookup answers "absent" because of them.
 fn assert_found(path: &Path, row: &vectors::Rejected, step: &str) {
     let reader = Reader::open(path).unwrap();
     let report = verify(&reader);
@@ -495,18 +495,18 @@ fn impossible_counts_in_the_live_area_are_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let path = unpack("accept", "width-4", dir.path());
     let counters = TWO_SLOTS as u64 + 1024;
-    // The commit number differs from the superblock's, whose counts would be used otherwise.
+    // The commit number differs from the superblock's, whose counts would otherwise be used.
     let rot = || {
         let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(&9_u64.to_le_bytes(), counters).unwrap();
         file.write_all_at(&[0xff; 296], counters + 8).unwrap();
     };
-    // A reader does not believe them in a file that no writer has open either.
+    // A reader does not trust them in a file that no writer has open, either.
     rot();
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.info().unwrap().entries, 300);
     assert!(verify(&reader).live_differs && reader.metadata().is_ok());
-    // A writer does not read them, and writes new ones.
+    // A writer does not read them, but writes new ones.
     let mut writer = Options::new().open_existing(&path).unwrap();
     assert!(verify(&reader).is_clean());
     rot();
@@ -530,7 +530,7 @@ fn a_commit_with_impossible_counts_is_refused_and_repair_mends_it() {
     let path = unpack("accept", "width-4", dir.path());
     let mut data = fs::read(&path).unwrap();
     for slot in data[..TWO_SLOTS].chunks_mut(TWO_SLOTS / 2) {
-        // Counts that say that every slot is taken, though 300 are.
+        // Counts claiming that every slot is taken, though 300 are.
         slot[248 + 80..248 + 88].copy_from_slice(&(4 * 8192u64).to_le_bytes());
         let (body, crc) = slot.split_at_mut(TWO_SLOTS / 2 - 4);
         crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());

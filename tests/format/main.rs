@@ -1,7 +1,7 @@
 //! The format: the golden files of `format-spec/vectors`, read by the library (`golden`) and by the decoder that was
-//! written from the specification alone (`decoder`).
+//! written only from the specification (`decoder`).
 //!
-//! A test binary of its own: `golden` replaces the allocator, to measure how much memory a refusal takes.
+//! A separate test binary: `golden` replaces the allocator, to measure how much memory a refusal takes.
 
 mod decoder;
 mod golden;

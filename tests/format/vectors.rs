@@ -12,10 +12,10 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("format-spec/vectors")
 }
 
-/// Keys that no file has. The row of an accepted file says how many of them it finds.
+/// Keys that are in no file. The row of an accepted file says how many of them a lookup finds.
 pub(crate) const ABSENT: std::ops::Range<u64> = 1_000_000..1_010_000;
 
-/// The row of a filter that must be read.
+/// The row of a filter that must be accepted.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) name: String,
@@ -34,7 +34,7 @@ pub(crate) struct Accepted {
     pub(crate) metadata: Vec<String>,
     /// The numbers of the keys that must be found.
     pub(crate) present: Vec<RangeInclusive<u64>>,
-    /// Numbers of keys, with the count of each.
+    /// Numbers of keys, each with its count.
     pub(crate) copies: Vec<(u64, u32)>,
     /// How many keys of `ABSENT` are found.
     pub(crate) found: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Accepted {
 #[derive(Debug)]
 pub(crate) struct Forgetting {
     pub(crate) name: String,
-    /// What it keeps, in words.
+    /// How long it keeps keys, in words.
     pub(crate) keeps: String,
     pub(crate) time: Option<u64>,
     /// When its entries expire, and how many.
@@ -56,7 +56,7 @@ pub(crate) struct Forgetting {
 #[derive(Debug)]
 pub(crate) struct Rejected {
     pub(crate) name: String,
-    /// The step that refuses it: see the README.
+    /// The step that must refuse it: see the README.
     pub(crate) refused: String,
     pub(crate) error: String,
     pub(crate) message: String,

@@ -1,7 +1,7 @@
-//! Invariants checked, of the examples as a user runs them:
+//! Invariants checked, for the examples as a user runs them:
 //!
 //! 1. The crawler finds each distinct link new once, apart from false positives. Run again, it finds none.
-//! 2. The service answers `new` once for a key, and `seen` from then on: to every client, and after a kill.
+//! 2. The service answers `new` once for a key, and `seen` from then on, to every client, and after a kill.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

@@ -1,8 +1,9 @@
-//! Invariants checked, of the packages of the library and of the tool:
+//! Invariants checked, for the packages of the library and of the tool:
 //!
-//! 1. No dependency needs a newer Rust than the packages say.
-//! 2. A package has every file that its sources and its README name, and no tests and no files of continuous integration.
-//! 3. The library depends on at most 40 crates by default, with stores, on at most 30 without, and on no argument parser.
+//! 1. No dependency needs a newer Rust than the packages declare.
+//! 2. A package has every file that its sources and its README name, and no tests and no files for continuous
+//!    integration.
+//! 3. The library depends on at most 40 crates by default, with stores; on at most 30 without; and on no argument parser.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -31,7 +32,7 @@ fn version(text: &str) -> (u32, u32) {
 
 #[test]
 fn no_dependency_asks_for_a_newer_rust() {
-    // Cargo fetches crates that only features which are off bring, and those of this platform alone.
+    // Cargo fetches crates that only disabled features need; of platforms, it fetches only this one's crates.
     let all = ["metadata", "--format-version", "1", "--locked", "--all-features", "--filter-platform"];
     let all = cargo(&[&all[..], &[&host()]].concat());
     let all: Value = serde_json::from_str(&all).unwrap();
@@ -103,13 +104,13 @@ fn each_package_has_what_it_names_and_no_more() {
 fn the_library_brings_few_crates() {
     let tree = |features: &[&str]| -> BTreeSet<String> {
         let fixed = ["tree", "-p", "gowk", "-e", "normal", "--prefix", "none", "--locked"];
-        // A mark at the end says that the crate's dependencies were shown before.
+        // A mark at the end says that the crate's dependencies were already shown.
         cargo(&[&fixed, features].concat())
             .lines()
             .map(|line| line.trim_end_matches(" (*)").to_owned())
             .collect()
     };
-    // gowk itself is one of them.
+    // gowk itself is one of the crates.
     for (features, most) in [(&[][..], 40), (&["--no-default-features"], 30)] {
         let crates = tree(features);
         assert!((20..=most).contains(&crates.len()), "{} crates: {crates:?}", crates.len());

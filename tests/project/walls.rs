@@ -1,11 +1,11 @@
-//! Invariants checked, of the source of the library:
+//! Invariants checked, for the source of the library:
 //!
-//! 1. A wing uses only the wings that the table of `ARCHITECTURE.md` allows it. These stand above it in the table.
+//! 1. A wing uses only wings that the table of `ARCHITECTURE.md` allows it. These stand above it in the table.
 //! 2. Only `src/system/map.rs` may allow unsafe code, which the lints deny everywhere else.
-//! 3. Every source file, also of the other packages of the workspace, is compiled: the file above it names it in a `mod`.
+//! 3. Every source file, also in the other packages of the workspace, is compiled: the file above it names it in a `mod`.
 //! 4. No message of the library names a command or an option of the tool, which other users of the library do not have.
 //!
-//! Unit tests may use any wing. Packages of the workspace are walls that the compiler holds.
+//! Unit tests may use any wing. The compiler enforces the walls between packages of the workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{read_dir, read_to_string};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 const ARCHITECTURE: &str = include_str!("../../ARCHITECTURE.md");
 const ROOT: &str = include_str!("../../src/lib.rs");
-/// The table's name for what `src/lib.rs` gives out.
+/// The table's name for the exports of `src/lib.rs`.
 const PUBLIC: &str = "what users call";
 
 /// All source files of the library, by their path under `src`.
@@ -46,7 +46,7 @@ fn wing(path: &Path) -> String {
     first.strip_suffix(".rs").unwrap_or(first).to_owned()
 }
 
-/// The code without comments, and without what is compiled for tests alone: a module at the end of its file, or the next
+/// The code without comments, and without code compiled only for tests: a module at the end of its file, or the next
 /// line.
 fn code(text: &str) -> String {
     let mut lines = text.lines().map(|line| line.split("//").next().unwrap());
@@ -115,7 +115,7 @@ fn name(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// The wing that each name of `src/lib.rs` comes from.
+/// The wing of each name that `src/lib.rs` exports.
 fn public_names() -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for statement in code(ROOT).split(';') {

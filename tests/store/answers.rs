@@ -1,6 +1,6 @@
 //! Invariants checked: a store of S shards gives the answers and counts of one filter with the same seed, S times the
 //! regions and the same keys, through every call that inserts or looks up, on one thread or several. Its false-positive
-//! rate is the one that `info` says.
+//! rate is that in `info`.
 
 use gowk::store::{Committed, Store};
 use gowk::{Batches, Growth, Lookup, Options, Reader, SlotsPerBucket};
@@ -15,7 +15,7 @@ fn keys(range: std::ops::Range<u64>) -> Vec<[u8; 8]> {
     range.map(key).collect()
 }
 
-/// Keys that one region of four slots a bucket takes: 8192 * 4 * 0.93.
+/// How many keys fit into one region of four slots a bucket: 8192 * 4 * 0.93.
 const REGION: u64 = 30_474;
 
 #[test]
@@ -147,14 +147,14 @@ fn copies_are_counted_over_all_shards() {
     assert_eq!(all.digits, sum(|info| info.digits));
     assert_eq!(all.saturated, sum(|info| info.saturated));
     assert_eq!(all.copies, sum(|info| info.copies));
-    // Of the first key, 512 are counted by a saturated group and 511 by one in its other bucket.
+    // A saturated group counts 512 copies of the first key, and a group in its other bucket 511.
     assert_eq!(all.copies, (2..=200).map(|key| 201 - key).sum::<u64>() + 1023 - 50);
     assert!(all.digits > 0 && all.saturated > 0, "{all:?}");
     let used = |info: &gowk::Info| (info.load * info.slots as f64).round() as u64;
     assert_eq!(used(&all), shards.iter().map(used).sum::<u64>());
 }
 
-/// The same keys go into one update by `insert_batch` and into another by `insert_each`, until none finds room.
+/// The same keys go into one update by `insert_batch` and into another by `insert_each`, until no key finds room.
 #[test]
 fn a_batch_says_of_every_key_what_insert_each_says() {
     let plain = || {
@@ -163,7 +163,7 @@ fn a_batch_says_of_every_key_what_insert_each_says() {
     };
     let forgetting = plain().forget_after(std::time::Duration::from_secs(1000)).clock_is_right(true);
     for (kind, options) in [("set", plain()), ("counting", plain().counting()), ("forgetting", forgetting)] {
-        // The short test rewrites shards of sets alone.
+        // The short test rewrites only shards of sets.
         for rewrites in
             [false, true].into_iter().filter(|all| !all || kind == "set" || thorough::is_asked_for())
         {
@@ -171,7 +171,7 @@ fn a_batch_says_of_every_key_what_insert_each_says() {
             let dir = tempfile::tempdir().unwrap();
             let store = Store::create(crate::place(&dir), 2, &options).unwrap();
             let store = Store::open_with(store.path(), &options).unwrap();
-            // Of a new store and of one that is full.
+            // For a new store and for a full one.
             for version in 0..2 {
                 let update = || store.update().unwrap();
                 let [mut batch, mut each] =
@@ -179,7 +179,7 @@ fn a_batch_says_of_every_key_what_insert_each_says() {
                 let (mut new, mut seen, mut full) = (0, 0, 0);
                 let mut taken = Vec::new();
                 for start in (0..64_000).step_by(8_000) {
-                    // A part was there already, and some come twice.
+                    // A part was already present, and some keys come twice.
                     let mut keys = keys(start..start + 12_000);
                     keys.extend_from_within(3_000..4_000);
                     let mut mask = vec![false; keys.len()];

@@ -1,24 +1,24 @@
 //! The power is cut while a store is created, updated, read and vacuumed, and each call to the disk fails once.
 //!
-//! A recorder behind gowk's [`Disk`](gowk::disk::Disk) writes down every operation of a script. From that, the tests make
-//! the folders that a power cut after each operation can leave. Of the names not synced by then, an image keeps a subset:
-//! every subset of up to seven names, random ones of more.
+//! A recorder behind gowk's [`Disk`](gowk::disk::Disk) records every operation of a script. From this record, the tests
+//! make the folders that a power cut after each operation can leave. An image has a subset of the unsynced names: every
+//! subset of up to seven names, random ones of more.
 //!
 //! Invariants checked for each image:
 //!
-//! 1. The newest version is the one before or after the open commit, and whole. It has every acknowledged commit, and
+//! 1. The newest version is the one before or after the open commit, and is whole. It has every acknowledged commit, and
 //!    every commit that a reader has seen.
 //! 2. Every version that the store promises to keep is whole.
 //! 3. Another commit can be made. A vacuum then leaves exactly the newest version and its files.
 //!
-//! For each kind of sync, an image breaks these invariants without it (`without_…`).
+//! Without each kind of sync, some image breaks these invariants (`without_…`).
 //!
 //! Every third call to the disk, or reading of a run, fails once, with a full disk or with an I/O error
-//! (`failing_disk…`); with `GOWK_THOROUGH=1` each does, with both. Invariants checked then: the error names the file and the reason;
-//! the store is as before or as after; the step can be done again.
+//! (`failing_disk…`); with `GOWK_THOROUGH=1` each does, with both. Invariants checked then: the error names the file and
+//! the reason. The store has the state before or after the step. The step can be done again.
 //!
-//! The tests examine 1,500 images, with `GOWK_THOROUGH=1` 20,000. More:
-//! `GOWK_CRASH_IMAGES=1000000 cargo test --release --test store power_cut`.
+//! The tests examine 1,500 images, or 20,000 with `GOWK_THOROUGH=1`. More: `GOWK_CRASH_IMAGES=1000000 cargo test
+//! --release --test store power_cut`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write as _};
@@ -39,22 +39,22 @@ enum Step {
     Create,
     /// Inserts these keys. Several updates begin on the same version, and are committed one after the other.
     Commit(Vec<Vec<u64>>),
-    /// With a token of this number.
+    /// Commits these keys with a token of this number.
     Token(u64, Vec<u64>),
-    /// Copies that are never committed.
+    /// Makes working copies that are never committed.
     Abandon(Vec<u64>),
     Seal(Vec<u64>),
-    /// Folds all that is pending.
+    /// Folds all pending records.
     Compact,
     Vacuum(u64),
     Read,
-    /// So many days pass until the next commit.
+    /// This many days pass until the next commit.
     Later(u64),
 }
 use Step::*;
 
-/// Whether updates write runs, into a set or a store that forgets, or rewrite the shards that they touch, of a counting
-/// store. `killed` has runs of counting stores.
+/// Whether updates write runs, or rewrite the shards that they change. Runs go into a set or a forgetting store; shards
+/// are rewritten in a counting store. `killed` has runs of counting stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     Runs,
@@ -62,7 +62,7 @@ enum Way {
     Shards,
 }
 
-/// A script under way.
+/// A script while it runs.
 struct Run {
     way: Way,
     recorder: Arc<Recorder>,
@@ -73,11 +73,11 @@ struct Run {
     durable: usize,
     /// The clock of a forgetting store, in days.
     day: Arc<AtomicU64>,
-    /// The day on which each key was stored last.
+    /// The day on which each key was last stored.
     born: BTreeMap<u64, u64>,
 }
 
-/// A forgetting store keeps a key so many days, in epochs of two days.
+/// A forgetting store keeps a key for this many days, in epochs of two days.
 const KEPT: u64 = 28;
 
 const SHARDS: u32 = 2;
@@ -119,7 +119,7 @@ impl Run {
         self.recorder.mark(Event::Acknowledged(state));
     }
 
-    /// Whether a forgetting store still keeps a key, today.
+    /// Whether a forgetting store still keeps a key today.
     fn lives(&self, key: u64) -> bool {
         (self.born[&key] + KEPT).div_ceil(2) > self.day.load(Ordering::Relaxed) / 2
     }
@@ -149,7 +149,7 @@ impl Run {
                 self.acknowledge(if newest.number > version.number { merged } else { state });
             }
             Committed::Already(_) => {
-                // The state that was begun is not to be.
+                // The begun state will not come about.
                 self.states.pop();
                 self.begin(self.states[self.durable].clone());
                 self.acknowledge(self.states.len() - 1);
@@ -191,7 +191,7 @@ impl Run {
                 let (mut number, mut held) = self.now();
                 let (store, today) = (self.store()?, self.day.load(Ordering::Relaxed));
                 let time = Store::open(self.root.join(STORE))?.read()?.info().store_time;
-                // A forgetting store first comes to the time of the clock, in a version of its own.
+                // A forgetting store first advances to the time of the clock, in a version of its own.
                 let timed = if time.is_some_and(|time| time / 86_400_000 / 2 < today / 2) {
                     held.retain(|key| self.lives(*key));
                     number += 1;
@@ -203,7 +203,7 @@ impl Run {
                 let told = store.compact(true, &|_, _| {})?;
                 match told.version {
                     Some(made) if made == number + 1 => {}
-                    // The state that was begun is not to be.
+                    // The begun state will not come about.
                     Some(made) if made == number => self.states[state] = self.states[timed].clone(),
                     None if timed == self.durable => self.states[state] = self.states[timed].clone(),
                     _ => panic!("{told:?}"),
@@ -218,7 +218,7 @@ impl Run {
                     .vacuum(&gowk::store::Vacuum::default().keep(*keep).grace(Duration::ZERO))?;
                 assert!(told.version.is_none_or(|made| made == number + 1), "{told:?}");
                 if told.version.is_none() {
-                    // The state that was begun is not to be.
+                    // The begun state will not come about.
                     self.states[state] = self.states[self.durable].clone();
                 }
                 self.acknowledge(state);
@@ -290,7 +290,7 @@ fn scripts() -> Vec<(&'static str, Way, Vec<Step>)> {
     forgets.extend(later(10, &[one[1], two[1]]));
     forgets.push(Compact);
     forgets.extend(later(12, &[one[2]]));
-    // The first keys expire here, one of which comes again; then all but the last.
+    // The first keys expire here, and one of them recurs; then all but the last expire.
     forgets.extend(later(7, &[one[0], two[2]]));
     forgets.extend([Compact, Vacuum(1)]);
     forgets.extend((3..12).flat_map(|at| later(1, &[one[at]])));
@@ -341,7 +341,7 @@ fn power_cut_anywhere_leaves_a_whole_store() {
     }
 }
 
-/// Examines images until one is wrong.
+/// Examines images until one violates an invariant.
 fn breaks(forgets: &'static str, way: Way, steps: &[Step], fault: Option<Fault>) -> Option<String> {
     let dir = scratch();
     let mut run = Run::start(way, dir.path(), fault, Some(forgets));
@@ -413,7 +413,7 @@ fn without_the_sync_before_a_version_is_read_an_image_is_wrong() {
     println!("{}", seen_in_doubt(Some("versions")).expect("no image is wrong"));
 }
 
-/// Forgets the sync of `versions` after each link, except the link of the creation.
+/// Ignores the sync of `versions` after each link, except after the link of the creation.
 #[test]
 fn without_the_sync_after_a_link_an_image_is_wrong() {
     if crate::needs_a_folder("fails calls to the disk") {
@@ -428,7 +428,7 @@ fn without_the_sync_after_a_link_an_image_is_wrong() {
     println!("{}", Examiner::new(&history, &run.states).all(3, 4000).expect_err("no image is wrong"));
 }
 
-/// A step that failed once is done again.
+/// A step that failed once can be done again.
 #[test]
 fn failing_disk_leaves_the_store_as_before_or_as_after() {
     if crate::needs_a_folder("fails calls to the disk") {
@@ -451,7 +451,7 @@ fn fail_each_call(name: &str, way: Way, steps: &[Step]) {
     let mut lines: std::collections::BTreeMap<String, usize> = Default::default();
     let stride = thorough::size("step between the calls to the disk that fail", 6, 1);
     for call in (0..calls).step_by(stride) {
-        // In the short test the reasons take turns.
+        // In the short test the reasons alternate.
         let kinds = [ErrorKind::StorageFull, ErrorKind::Other];
         let turn = call / stride % kinds.len();
         for (_, kind) in kinds.into_iter().enumerate().filter(|(at, _)| stride == 1 || *at == turn) {
@@ -498,9 +498,9 @@ fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'sta
         return "done";
     }
     assert_eq!(found, run.states[run.durable], "{step:?}: {message}");
-    // What was begun is not to be.
+    // The begun states will not come about.
     run.states.truncate(run.durable + 1);
-    // If the step has several commits, those that were not made.
+    // If the step has several commits, the ones that were not made.
     let held = run.now().1;
     let step = match step {
         Commit(all) => Commit(all.iter().filter(|keys| !held.contains(&keys[0])).cloned().collect()),

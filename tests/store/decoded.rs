@@ -1,5 +1,5 @@
 //! Invariants checked: the golden stores of `format-spec/vectors/stores`, which no code of gowk has written, are read as
-//! their README says; `decode.py`, which shares no code with gowk, finds in stores with runs what gowk finds.
+//! their README says. In stores with runs, `decode.py`, which shares no code with gowk, finds the same as gowk.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,12 +30,12 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A golden store, with the empty folders that a repository does not keep.
+/// A golden store, with the empty folders that a repository cannot hold.
 fn golden(name: &str, dir: &Path) -> Store {
     let path = dir.join(name);
     copy(&spec().join("vectors/stores").join(name), &path);
     if crate::is_in_a_bucket() {
-        // Object by object.
+        // Copied object by object.
         let place = crate::place_in(dir, name);
         crate::files_at(&path)
             .iter()
@@ -82,7 +82,7 @@ fn golden_stores_are_read_and_go_on() {
     }
 }
 
-/// The keys that `decode.py` finds among these with `--check`, or the counts of all with `--count`; or its refusal.
+/// The keys among these that `decode.py` finds with `--check`, or the counts of all with `--count`; or its refusal.
 fn decoded(store: &Path, option: &str, keys: &[String]) -> Result<Vec<String>, String> {
     let mut child = Command::new("python3")
         .args([&*spec().join("decode.py").to_string_lossy(), &*store.to_string_lossy(), option])
@@ -123,7 +123,7 @@ fn the_decoder_finds_what_gowk_finds_in_runs_and_files() {
         let insert = |range: std::ops::Range<u64>| {
             let mut update = store.update().unwrap();
             if forgets {
-                // A key each hour, from May 2026 on.
+                // One key each hour, from May 2026 on.
                 let on = |hour| UNIX_EPOCH + 20_574 * day + Duration::from_secs(hour * 3600);
                 let times: Vec<_> = range.clone().map(on).collect();
                 update.insert_batch_at(&keys(range), &times).unwrap().inserted.complete().unwrap();
@@ -156,7 +156,7 @@ fn the_decoder_finds_what_gowk_finds_in_runs_and_files() {
             assert!(update.remove_batch(&keys(300..500)).unwrap().iter().all(|removed| *removed));
             update.commit("remove", None).unwrap();
         }
-        // Of the keys that are forgotten, most are in files of an earlier epoch.
+        // Most of the forgotten keys are in files of an earlier epoch.
         let kept = match name {
             "c" => 700,
             "f" => 30 * 24,
@@ -164,7 +164,7 @@ fn the_decoder_finds_what_gowk_finds_in_runs_and_files() {
         };
         let found = agrees();
         assert!(found >= kept && found < kept + 90, "{found}");
-        // Each changed byte of a run is found by both.
+        // Both detect each changed byte of a run.
         let run = store.newest().unwrap().runs[0].file_name();
         let run = store.path().join("runs").join(run);
         let good = std::fs::read(&run).unwrap();

@@ -1,7 +1,7 @@
-//! Invariants checked, of stores made out of a filter:
+//! Invariants checked, for stores made out of a filter:
 //!
 //! 1. Whichever call of the creation fails, the folder is no store before it has all keys. The same creation, run again,
-//!    completes it without losing a key.
+//!    completes the store without losing a key.
 //! 2. A filter that cannot be divided leaves nothing behind.
 //! 3. On a file system without hard links, the error says so.
 
@@ -110,7 +110,7 @@ fn a_creation_out_of_a_filter_that_fails_anywhere_leaves_no_store_and_can_go_on(
                 Err(error @ Error::Unfinished { .. }) => {
                     unfinished += 1;
                     assert!(error.to_string().contains("run the same creation again"), "{error}");
-                    // A creation with other options does not go on with it.
+                    // A creation with other options does not continue it.
                     assert!(Store::create(&path, 4, &Options::new()).is_err());
                     assert!(Store::create_from(&path, 2, &filter, &Options::new(), &quiet).is_err());
                 }
@@ -183,7 +183,7 @@ fn where_links_are_refused_the_error_names_them_and_not_the_permissions() {
     assert!(matches!(error, Error::Filter(gowk::Error::Io { .. })), "{error}");
 }
 
-/// No shard is ever created anew, and each file has its part of the filter's limit.
+/// No shard is ever created anew, and each file has its share of the filter's limit.
 #[test]
 fn a_store_made_of_a_filter_with_a_limit_has_none_and_is_unfinished_without_its_keys() {
     let dir = tempfile::tempdir().unwrap();

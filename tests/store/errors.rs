@@ -1,5 +1,5 @@
 //! Invariants checked: a call that meets a damaged, missing or foreign file of a store fails with one line that names the
-//! file and the fault; calls on the other shards work. No lookup answers "absent" from a file other than the one that the
+//! file and the fault. Calls on the other shards work. No lookup answers "absent" from a file other than the one that the
 //! version names.
 
 use std::fs::{remove_file, write};
@@ -35,7 +35,7 @@ fn file(store: &Store, version: u64, shard: u32) -> PathBuf {
     store.path().join(format!("shards/{shard:04}/{}", version.shards[&shard].file_name()))
 }
 
-/// Looks up keys that are stored. Returns the error if that fails; the answer is never "absent".
+/// Looks up stored keys. Returns the error if that fails; the answer is never "absent".
 fn look(store: &Store) -> Result<()> {
     let reader = store.read()?;
     let mut outcome = Ok(());
@@ -48,7 +48,7 @@ fn look(store: &Store) -> Result<()> {
     outcome
 }
 
-/// Checks that the error is one line that names the file and has these words.
+/// Checks that the error is one line that names the file and contains these words.
 fn is_clear(error: &Error, file: &Path, words: &[&str]) {
     let message = error.to_string();
     println!("{message}");
@@ -69,7 +69,7 @@ fn the_file_of_a_shard_must_be_the_one_that_the_version_names() {
         spoil(&path);
         let error = look(&own).unwrap_err();
         is_clear(&error, &path, words);
-        // An update of this shard fails, one of the other shard works.
+        // An update of this shard fails, and one of the other shard works.
         let mut update = own.update().unwrap();
         let error = update.insert_batch(&keys(0..100)).unwrap_err();
         is_clear(&error, &path, words);
@@ -135,13 +135,14 @@ fn what_is_wrong_with_a_run_is_a_row_beside_those_of_the_shards() {
         assert_eq!(reports.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [Some(0), Some(1), None]);
         assert!(reports[..2].iter().all(|(_, report)| report.as_ref().unwrap().is_clean()));
         is_clear(reports[2].1.as_ref().unwrap_err(), &path, words);
-        // Keys in files are found; no key that only the run has is absent.
+        // Keys in files are found; no key that is only in the run is absent.
         look(&own).unwrap();
         let reader = own.read().unwrap();
         let found: Vec<_> = keys(100..1100).iter().map(|key| reader.contains(key)).collect();
         assert!(found.iter().all(|found| *found.as_ref().unwrap_or(&true)), "{words:?}");
         assert!(found.iter().any(Result::is_err), "{words:?}");
-        // A fold names the first page that it needs. Of an object, all are read to see whether it is damaged itself.
+        // A fold names the first page that it needs. Of an object, all pages are read to see whether the object itself is
+        // damaged.
         let all_are_named = crate::is_in_a_bucket();
         let first = |word: &&'static str| {
             if word.starts_with("pages") && !all_are_named { "page 1 is" } else { *word }
@@ -183,12 +184,12 @@ fn the_texts_of_a_store_must_be_whole() {
         remove(&path);
         match Store::open(own.path()) {
             Err(Error::NotAStore { path }) => assert!(path.ends_with("s")),
-            // A version that was removed by hand looks like one that was never made.
+            // A version that was removed by hand looks like one that never existed.
             outcome => assert_eq!(outcome.unwrap().newest().unwrap().number, 2),
         }
         put(&path, &good);
     }
-    // A vacuum cannot tell which files a damaged version names.
+    // A vacuum cannot know which files a damaged version names.
     let old = own.path().join("versions/000000000002.toml");
     put(&old, b"");
     let day = gowk::store::Vacuum::default();
@@ -227,7 +228,7 @@ fn wrong_calls_are_refused() {
     assert!(matches!(error, Error::NoVersions { .. }), "{error:?}");
 }
 
-/// Those of another store or base, or one file twice.
+/// Sealed files of another store or base, or one file twice.
 #[test]
 fn sealed_files_that_do_not_belong_together_are_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -273,7 +274,7 @@ fn stores_keep_to_what_they_were_created_for() {
     assert!(found.iter().all(|found| *found));
     assert!(hashes.iter().all(|hash| reader.count(*hash).unwrap() == 1));
 
-    // A shard that must not grow refuses single keys and takes the others.
+    // A shard that must not grow refuses single keys and stores the others.
     let own = Store::create(place_in(dir.path(), "g"), 2, &options().growth(Growth::Never)).unwrap();
     let all = keys(0..60_000);
     let mut update = own.update().unwrap();
@@ -313,7 +314,7 @@ fn stores_keep_to_what_they_were_created_for() {
     assert!(!files_of(&own).iter().any(|file| file.starts_with("incoming")));
 }
 
-/// If an update took "present" for an answer, its keys would not be stored.
+/// If an update trusted the answer "present", its keys would not be stored.
 #[test]
 fn an_update_takes_damage_for_an_error_whatever_readers_answer() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! Invariants checked, of folds that are made by other processes than the one that publishes them:
+//! Invariants checked, for folds that other processes make than the one that publishes them:
 //!
 //! 1. A commit of a store that does not fold leaves its shards due. Folds of them, sent as text, are published together,
 //!    and the store answers as before.
-//! 2. A fold of a shard that others have rewritten or folded meanwhile is left out; the other shards' folds count.
-//! 3. A fold is not taken for an update's file, nor the other way round; nothing is published then.
+//! 2. A fold of a shard that others have since rewritten or folded is left out; the folds of other shards count.
+//! 3. A fold is not accepted as an update's file, or the other way round; nothing is published then.
 //! 4. Runs of more tasks than a process may open files become one run.
 
 use std::process::Command;
@@ -37,7 +37,7 @@ fn holds(store: &Store, count: u64) {
     assert!((0..).zip(found).all(|(key, found)| found == (key < count)));
 }
 
-/// As a task sends it to the driver.
+/// Converts it as for sending from a task to the driver.
 fn sent(sealed: &Sealed) -> Sealed {
     serde_json::from_str(&serde_json::to_string(sealed).unwrap()).unwrap()
 }
@@ -61,10 +61,10 @@ fn shards_folded_elsewhere_are_published_together() {
     assert!(newest.runs.is_empty() && newest.shards.len() == 2);
     assert_eq!(store.to_fold(&newest, true).unwrap(), [0; 0]);
     holds(&store, 24_000);
-    // Once more, it changes nothing.
+    // A second time, it changes nothing.
     assert_eq!(store.commit_folds(&folds).unwrap().version, None);
     assert_eq!(store.commit_folds(&[]).unwrap().version, None);
-    // The same commits by a store that folds leave nothing due.
+    // The same commits by a store that folds leave no shard due.
     (24..50).step_by(13).for_each(|from| insert(&folding, 1000 * from..1000 * (from + 13)));
     assert_eq!(store.to_fold(&store.newest().unwrap(), false).unwrap(), [0; 0]);
     holds(&store, 50_000);
@@ -88,7 +88,7 @@ fn a_fold_that_was_overtaken_in_one_shard_counts_in_the_others() {
     holds(&store, 4000);
     let newest = store.newest().unwrap();
     assert_eq!(newest.runs.len(), 1, "that of the second commit");
-    // A vacuum has given up what a fold is based on.
+    // A vacuum has given up the base of a fold.
     let late = store.fold_shard(&newest, 0, None).unwrap().unwrap();
     insert(&store, 4000..4100);
     store.vacuum(&Vacuum::default().grace(Duration::ZERO)).unwrap();
@@ -120,7 +120,7 @@ fn folds_and_updates_are_not_taken_for_each_other() {
 
 const FOLDER: &str = "GOWK_FOLDER_OF_MANY_RUNS";
 
-/// In a process that may open 300 files.
+/// Runs in a process that may open 300 files.
 #[test]
 fn the_runs_of_many_tasks_become_one() {
     const TASKS: u64 = 600;
@@ -150,7 +150,7 @@ fn the_runs_of_many_tasks_become_one() {
     holds(&store, 3 * TASKS);
 }
 
-/// Commits so many keys more, in updates that do not rewrite the shard.
+/// Commits this many more keys, in updates that do not rewrite the shard.
 fn pending(store: &Store, counts: &[u64]) {
     let mut first = 0;
     for count in counts {
@@ -159,13 +159,13 @@ fn pending(store: &Store, counts: &[u64]) {
     }
 }
 
-/// So many keys of one shard.
+/// This many keys of one shard.
 fn of_shard(store: &Store, shard: u32, count: usize) -> Vec<Key> {
     let is_own = |key: &Key| store.description().shard_of(store.hash(key).unwrap()) == shard;
     keys(0..60_000).into_iter().filter(is_own).take(count).collect()
 }
 
-/// A batch that comes to them all would otherwise wait for them all.
+/// Otherwise a batch that reaches all shards would wait for the rewriting of all.
 #[test]
 fn shards_that_fill_at_the_same_pace_are_not_all_rewritten_by_one_batch() {
     let dir = tempfile::tempdir().unwrap();
@@ -177,20 +177,20 @@ fn shards_that_fill_at_the_same_pace_are_not_all_rewritten_by_one_batch() {
         }
         update
     };
-    // Two of four shards draw a number in the lower half of the range, and two in the upper. The records of shards that are
-    // not rewritten are sealed as one run.
+    // Two of four shards draw a number in the lower half of the range, and two in the upper. The records of shards that
+    // are not rewritten are sealed as one run.
     let half = 8192 + 2048;
     for (count, sealed) in [(8192, 1), (half, 2 + 1), (8192 + 4096, 4)] {
         assert_eq!(update(count).seal().unwrap().len(), sealed, "{count}");
     }
-    // The other two are folded after a commit, although they must not grow: it has not been tried yet.
+    // The other two are folded after a commit, although they must not grow: no fold has failed yet.
     update(half).commit("insert", None).unwrap();
     let newest = store.newest().unwrap();
     assert_eq!((newest.shards.len(), store.to_fold(&newest, false).unwrap().len()), (2, 2));
 }
 
-/// With more records than one update leaves, a shard that could not be folded before is not tried again by each commit: it
-/// may be full.
+/// A shard that could not be folded before, and has more records than one update leaves, is not tried again by each
+/// commit: it may be full.
 #[test]
 fn a_shard_is_due_when_enough_is_pending_and_one_that_may_be_full_no_more_after_that() {
     let large = || options().capacity(100_000);
@@ -255,7 +255,7 @@ fn a_shard_without_room_stays_pending_and_a_damaged_one_is_an_error() {
     assert_eq!(store.newest().unwrap().number, newest.number);
 }
 
-/// Its name says on which base it can be committed, so that no vacuum removes it before.
+/// Its name has the base on which it can be committed, so that no vacuum removes it earlier.
 #[test]
 fn the_runs_of_several_tasks_become_one_with_the_base_in_its_name() {
     let dir = tempfile::tempdir().unwrap();
@@ -268,7 +268,7 @@ fn the_runs_of_several_tasks_become_one_with_the_base_in_its_name() {
     assert!(run.file_name().starts_with(&format!("{base:012}-")), "{}", run.file_name());
 }
 
-/// A program that reads the file alone would not find what is pending.
+/// A program that reads only the file would not find the pending records.
 #[test]
 fn a_filter_of_a_shard_is_given_out_once_nothing_is_pending_for_it() {
     let dir = tempfile::tempdir().unwrap();

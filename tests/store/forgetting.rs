@@ -1,13 +1,13 @@
-//! Stores that forget, beside a model with a clock. The filters are so wide that no false positive is to be expected.
+//! Stores that forget, against a model with a clock. The slots are so wide that no false positives are expected.
 //!
 //! Invariants checked:
 //!
-//! 1. A key is there exactly until the epoch in which it expires, in every version: by single lookups and by batches,
-//!    whatever was committed, rewritten, folded, merged and vacuumed, and however far the time went on meanwhile.
-//! 2. A key is new exactly if it is not there at its time, also where another commit came in between.
-//! 3. A fold keeps each key as long as its record says, even where it matches the entry of another key.
+//! 1. A key is present exactly until the epoch in which it expires, in every version, by single lookups and by batches,
+//!    whatever was committed, rewritten, folded, merged and vacuumed, and however far the time advanced.
+//! 2. A key is new exactly if it is absent at its time, even if another commit came in between.
+//! 3. A fold keeps each key as long as its record says, even if it matches the entry of another key.
 //! 4. A retry is judged by the time of the first attempt.
-//! 5. What has expired takes no room once its shard is written anew, and no run keeps it.
+//! 5. Expired keys take no room once their shard is rewritten, and no run keeps them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn options(refresh: bool) -> Options {
         .with_clock(|| on(FIRST + 100_000))
 }
 
-/// A clock that shows the day that a test sets.
+/// A clock that shows the day set by the test.
 fn by(day: &Arc<AtomicU64>) -> impl Fn() -> SystemTime + Send + Sync + 'static {
     let day = day.clone();
     move || on(day.load(Ordering::Relaxed))
@@ -78,7 +78,7 @@ impl Model {
         Some(is_new)
     }
 
-    /// The keys that are there, by the time at which they expire.
+    /// The present keys, by the time at which they expire.
     fn by_time(&self) -> BTreeMap<u64, u64> {
         let mut by_time = BTreeMap::new();
         for expiry in self.keys.values().filter(|expiry| **expiry > self.now) {
@@ -105,7 +105,7 @@ impl Model {
     }
 }
 
-/// What verification says of the entries and records that have not expired.
+/// The unexpired entries and records, as verification reports them.
 fn living(store: &Store) -> BTreeMap<u64, u64> {
     let reader = store.read().unwrap();
     let (now, mut living) = (reader.info().store_time.unwrap_or(0), BTreeMap::new());
@@ -117,7 +117,7 @@ fn living(store: &Store) -> BTreeMap<u64, u64> {
     living
 }
 
-/// Inserts keys, each on its day, and compares the answers with those of the model.
+/// Inserts keys, each on its day, and compares the answers with the model's.
 fn insert(update: &mut Update, model: &mut Model, seen: &[(u64, u64)], refresh: bool) {
     let all: Vec<Key> = seen.iter().map(|(key, _)| key.to_le_bytes()).collect();
     let times: Vec<SystemTime> = seen.iter().map(|(_, day)| on(*day)).collect();
@@ -142,7 +142,7 @@ fn below(random: &mut Random, end: u64) -> u64 {
     random.below(end as usize) as u64
 }
 
-/// Keys of some days until this one, most of them of the last.
+/// Keys of some days up to today, most of them of the last days.
 fn some(random: &mut Random, today: u64, count: u64, asked: u64) -> Vec<(u64, u64)> {
     let mut some: Vec<_> = (0..count)
         .map(|_| {
@@ -198,7 +198,7 @@ fn a_store_answers_as_a_model_with_a_clock_does() {
                 }
             }
             let newest = store.newest().unwrap();
-            // An update that brought nothing has not brought its time either; a compaction brings that of the clock.
+            // An update without new keys has not advanced the time either; a compaction advances it to the clock's.
             model.now = store.read().unwrap().info().store_time.map_or(1, |time| time / (EPOCH * DAY * 1000));
             day = day.max(model.now * EPOCH);
             model.check(&store, &newest, ASKED + 1000);
@@ -248,7 +248,7 @@ fn two(
         // It may have expired since it came for the first time.
         came.entry(*key).and_modify(|(new, _)| *new |= is_new).or_insert((is_new, at));
     }
-    // Both have come to the latest of the times.
+    // Both updates have advanced to the latest of the times.
     model.now = late.now.max(store.read().unwrap().info().store_time.unwrap_or(0) / (EPOCH * DAY * 1000));
     for (key, (was_new, at)) in came {
         let is_known = model.has(key);
@@ -261,7 +261,7 @@ fn two(
     }
 }
 
-/// Many keys of one bucket's tags meet in narrow filters: an entry of one key answers for another.
+/// In narrow filters, many keys of one bucket share tags: an entry of one key answers for another.
 #[test]
 fn a_fold_keeps_a_key_that_matches_an_entry_which_expires_before() {
     let dir = tempfile::tempdir().unwrap();
@@ -277,7 +277,7 @@ fn a_fold_keeps_a_key_that_matches_an_entry_which_expires_before() {
     let all = keys(0..30_000);
     update.insert_batch_at(&all, &vec![on(FIRST); all.len()]).unwrap().inserted.complete().unwrap();
     commit(update);
-    // In one commit, keys of one day; in a later one those of another day, of which many match an entry of the first.
+    // One commit has keys of one day; a later one has keys of another day, many of which match an entry of the first.
     let (mut new, step) = (Vec::new(), AFTER / 2 - 1);
     for round in 1..=4 {
         let more = keys(100_000 * round..100_000 * round + 7000);
@@ -350,12 +350,12 @@ fn a_retry_is_judged_by_the_time_of_the_first_attempt() {
     let (again, committed) = insert(2, &keys(5..15));
     assert!(matches!(committed, Committed::Already(_)));
     assert_eq!(again, first);
-    // The next one is of its own time.
+    // The next attempt has its own time.
     let (next, _) = insert(3, &keys(0..15));
     assert_eq!(next, [[true; 10].as_slice(), &[false; 5]].concat());
 }
 
-/// A key that another commit has brought and that has expired by the time of this one is new, and in no conflict.
+/// A key that another commit inserted and that has expired by this commit's time is new, and not in conflict.
 #[test]
 fn a_commit_is_judged_by_its_own_time() {
     let dir = tempfile::tempdir().unwrap();
@@ -365,7 +365,7 @@ fn a_commit_is_judged_by_its_own_time() {
     assert_eq!(second.insert_at(b"key", on(FIRST + AFTER + EPOCH)).unwrap(), Seen::New);
     commit(first);
     commit(second).unwrap();
-    // Where it has not expired, it is.
+    // If it has not expired, it is in conflict.
     let [mut first, mut second] = [store.update().unwrap(), store.update().unwrap()];
     assert_eq!(first.insert_at(b"other", on(FIRST + AFTER + EPOCH)).unwrap(), Seen::New);
     assert_eq!(second.insert_at(b"other", on(FIRST + 2 * AFTER)).unwrap(), Seen::New);
@@ -382,7 +382,7 @@ fn a_clock_that_leaps_or_goes_back_is_refused() {
     let insert = |key| store.update().unwrap().insert_batch(&keys(key..key + 1)).map(drop);
     let mut update = store.update().unwrap();
     update.insert_batch(&keys(0..1)).unwrap().complete().unwrap();
-    // Nothing was published yet, but its key could be forgotten.
+    // Nothing was published yet, but its key could already be forgotten.
     day.store(FIRST + 400, Ordering::Relaxed);
     let leapt = update.insert_batch(&keys(1..2)).map(drop);
     assert!(matches!(leapt, Err(Error::Filter(FilterError::Clock { .. }))));
@@ -443,7 +443,7 @@ fn a_stream_that_forgets_as_fast_as_it_learns_keeps_its_size() {
     let there =
         reader.contains_batch(&keys(0..140_000)).unwrap().iter().filter(|found| **found).count() as u64;
     assert!((AFTER * 1000..=(AFTER + EPOCH) * 1000).contains(&there), "{there}");
-    // Without keys, nothing is forgotten until somebody compacts it. Then nothing is left.
+    // Without keys, nothing is forgotten until the store is compacted. Then it is empty.
     assert_eq!(reader.info().store_time, Some((FIRST + 139) / EPOCH * EPOCH * DAY * 1000));
     let told = store.compact(true, &quiet).unwrap();
     assert!(told.version.is_some() && told.folded > 0, "{told:?}");
@@ -490,7 +490,7 @@ fn a_forgetting_filter_becomes_a_store_and_comes_back_with_its_time() {
         model.check(&store, &store.newest().unwrap(), 10_000);
         joins(&model);
     }
-    // Nothing is pending, and the store comes to a later time than its files.
+    // Nothing is pending, and the store advances beyond the time of its files.
     for (day, all, folded) in [(41, true, 4), (46, false, 0), (46, true, 4), (46, true, 0), (100, false, 4)] {
         clock.store(FIRST + day, Ordering::Relaxed);
         assert_eq!(store.compact(all, &quiet).unwrap().folded, folded, "day {day}");
@@ -510,7 +510,7 @@ fn a_forgetting_filter_becomes_a_store_and_comes_back_with_its_time() {
 fn a_batch_that_is_divided_is_judged_by_one_time() {
     let dir = tempfile::tempdir().unwrap();
     let day = Arc::new(AtomicU64::new(FIRST));
-    // Not `clock_is_right`.
+    // Without `clock_is_right`.
     let options = options(false).clock_is_right(false).with_clock(by(&day));
     let store = store(&dir, 2, &options);
     let time = |store: &Store| store.update_time(&store.newest().unwrap());
@@ -518,7 +518,7 @@ fn a_batch_that_is_divided_is_judged_by_one_time() {
     let mut update = store.update().unwrap();
     let _ = update.insert_batch(&keys(0..10)).unwrap();
     update.commit("insert", Some(Token::new("app", 1))).unwrap();
-    // The version has not come to the epoch in which its keys expire, but the clock has.
+    // The version has not reached the epoch in which its keys expire, but the clock has.
     day.store(FIRST + 30, Ordering::Relaxed);
     let now = time(&store).unwrap().unwrap();
     assert_eq!(now, on(FIRST + 30));
@@ -551,8 +551,8 @@ fn a_batch_that_is_divided_is_judged_by_one_time() {
     assert!(!set.read().unwrap().at_time(now).contains("a").unwrap());
 }
 
-/// Each key of a batch has the expiry of its own time, by every way into a store; what is pending is found by the next
-/// update; and the store comes to the time of the latest key.
+/// Each key of a batch has the expiry of its own time, by every way into a store. The next update finds pending records.
+/// The store advances to the time of the latest key.
 #[test]
 fn keys_of_one_batch_expire_each_at_its_own_time_and_are_known_until_then() {
     for (refresh, rewrites) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -574,7 +574,7 @@ fn keys_of_one_batch_expire_each_at_its_own_time_and_are_known_until_then() {
         let mut new = told(&mut update, days([0, 2, 4, 6]));
         new.sort_unstable();
         assert_eq!(new, [0, 1, 2, 3]);
-        // The same again, two days later each; and earlier times, which make nothing expire before.
+        // The same keys again, each two days later; and earlier times, which do not shorten any expiry.
         let none: &[usize] = &[];
         assert_eq!(told(&mut update, days([2, 4, 6, 8])), none);
         assert_eq!(told(&mut update, days([0, 2, 4, 6])), none);
@@ -615,8 +615,8 @@ fn a_compaction_tells_the_version_with_which_a_store_came_to_its_time() {
     assert_eq!(store.compact(false, &quiet).unwrap().version, None);
 }
 
-/// Keys with lifetimes of their own: each stays until the latest of its expiries, whatever the store's own time, also where
-/// two updates bring the same key, and where a shard is rewritten or folded on the way.
+/// Keys with individual lifetimes: each stays until the latest of its expiries, whatever the store's own time, even if
+/// two updates insert the same key, and if a shard is rewritten or folded in between.
 #[test]
 fn keys_with_lifetimes_stay_until_the_latest_of_their_expiries() {
     let mut random = Random(5);
@@ -634,7 +634,7 @@ fn keys_with_lifetimes_stay_until_the_latest_of_their_expiries() {
             let some = |random: &mut Random| -> Vec<(u64, u64)> {
                 (0..60).map(|_| (below(random, 400), below(random, AFTER + 1))).collect()
             };
-            // Two updates of one version: the second one judges again what the first has brought.
+            // Two updates of one version: the second judges the keys of the first again.
             for other in 0..2 {
                 let mut update = store.update_of(base.clone());
                 if round % 5 == 4 && other == 0 {
@@ -648,7 +648,7 @@ fn keys_with_lifetimes_stay_until_the_latest_of_their_expiries() {
                 assert!(told.refused().is_empty());
                 match update.commit_rebased("test", None, &quiet) {
                     Ok(_) => {}
-                    // A shard was rewritten meanwhile: as a caller does, it inserts them again.
+                    // A shard was rewritten in between: the test inserts the keys again, as a caller would.
                     Err(Error::Conflict { .. }) => {
                         let mut update = store.update().unwrap();
                         update.insert_batch_for(&all, &lifetimes).unwrap().complete().unwrap();

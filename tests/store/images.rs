@@ -1,7 +1,7 @@
 //! Images: the folders that a power cut can leave, and the checks that a store in one is whole.
 //!
-//! Assumptions about the medium: a sync of a file settles its contents, a sync of a folder its names. Any part of what is
-//! not settled may be on the medium. A file that was never synced may have any contents.
+//! Assumptions about the medium: a sync of a file settles its contents, and a sync of a folder its names. Any part of the
+//! unsettled changes may be on the medium. A file that was never synced may have any contents.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use gowk::{Batches, Lookup, Options};
 
 use crate::record::{Event, FileId, role};
 
-/// All subsets are tried of up to this many unsettled names.
+/// Of up to this many unsettled names, all subsets are tried.
 const ALL_SUBSETS: usize = 7;
 /// How many keys the tests look up.
 pub(crate) const KEYS: u64 = 64;
@@ -23,7 +23,7 @@ pub(crate) fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-/// What a store should hold: the keys, by the number of its newest version; `None` where there is no store.
+/// What a store should hold: the keys, by the number of its newest version; `None` without a store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct State(pub(crate) Option<(u64, BTreeSet<u64>)>);
 
@@ -45,7 +45,7 @@ enum Contents {
     All,
 }
 
-/// Whole files by their name below the folder; folders have none.
+/// Whole files by name below the folder; folders have no contents.
 type Image = BTreeMap<PathBuf, Option<Arc<Vec<u8>>>>;
 
 /// A folder's names: a folder, or a file.
@@ -96,8 +96,8 @@ impl<'a> Examiner<'a> {
         }
     }
 
-    /// Examines images of every moment, in `rounds` rounds with different random choices. Stops at the first wrong image,
-    /// and says what is wrong with it.
+    /// Examines images of every moment, in `rounds` rounds with different random choices. Stops at the first image that
+    /// violates an invariant, and returns the fault.
     pub(crate) fn all(&mut self, rounds: u64, enough: usize) -> Result<(), String> {
         for round in 0..rounds {
             let mut random = Random(crate::thorough::seed(round + 1));
@@ -237,7 +237,7 @@ fn told(event: &Event) -> String {
     }
 }
 
-/// What the store in a folder holds. Checks that every version that the store promises to keep is whole.
+/// The contents of the store in a folder. Checks that every version that the store promises to keep is whole.
 pub(crate) fn look(root: &Path) -> Result<State, String> {
     let failed = |what: &'static str| move |error: Error| format!("{what}: {error} ({error:?})");
     let store = match Store::open(root.join(STORE)) {
@@ -270,14 +270,14 @@ fn keys_of(store: &Store, version: gowk::store::Version) -> Result<BTreeSet<u64>
         }
     }
     let entries = reader.version().entries();
-    // What a forgetting store has forgotten stays in its files for a while.
+    // Keys that a forgetting store has forgotten stay in its files for a while.
     if entries != found.len() as u64 && reader.store().description().retention.is_none() {
         return Err(format!("{entries} entries, but {found:?}"));
     }
     Ok(found)
 }
 
-/// Makes one more commit and a vacuum. Checks that exactly the newest version and its files are left.
+/// Makes one more commit and a vacuum. Checks that exactly the newest version and its files remain.
 pub(crate) fn continues(root: &Path, found: &State) -> Result<(), String> {
     let failed = |what: &'static str| move |error: Error| format!("going on: {what}: {error} ({error:?})");
     let path = root.join(STORE);
@@ -285,7 +285,7 @@ pub(crate) fn continues(root: &Path, found: &State) -> Result<(), String> {
         None => Store::create(&path, 2, &Options::new().capacity(100).seed(1)).map_err(failed("create"))?,
         Some(_) => Store::open(&path).map_err(failed("open"))?,
     };
-    // A forgetting store goes on at its own time.
+    // A forgetting store continues at its own time.
     let store = match store.read().map_err(failed("read"))?.info().store_time {
         None => store,
         Some(time) => {

@@ -1,16 +1,16 @@
-//! A process that dies before each of its calls to the disk, one after the other, while it adds runs, merges them, folds
-//! shards and vacuums.
+//! A process that dies before each of its calls to the disk in turn, while it adds runs, merges them, folds shards and
+//! vacuums.
 //!
 //! Invariants checked, after each death:
 //!
-//! 1. The newest version is whole, and so is every version that is to stay. It has all keys of every reported commit, and
-//!    of each other commit all keys or none.
-//! 2. The same steps can be taken again to their end, the commits with their tokens. Then each key has exactly as many
-//!    copies as came.
+//! 1. The newest version is whole, and so is every version that must stay. It has all keys of every reported commit, and
+//!    all keys or none of each other commit.
+//! 2. The same steps can be repeated to their end, the commits with their tokens. Then each key has exactly as many
+//!    copies as were inserted.
 //! 3. A fold of everything leaves no run, and a vacuum exactly the newest version and its files.
 //!
-//! The process dies before every third call, with `GOWK_THOROUGH=1` before each. That the test can fail: a fold that does
-//! not say what it has folded, and a token that is forgotten, break invariant 2.
+//! The process dies before every third call, or before each with `GOWK_THOROUGH=1`. That the test can fail: a fold that
+//! does not record what it has folded, and a token that is forgotten, break invariant 2.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -27,14 +27,14 @@ use gowk::{Batches, Lookup, Options, SlotsPerBucket};
 use crate::images::is_tidy;
 use crate::thorough;
 
-/// The call before which the process dies, and the store.
+/// The variable with the call before which the process dies, and the store.
 const DIES: &str = "GOWK_TEST_DIES";
-/// Keys of a commit; every second one is in the next commit too.
+/// How many keys a commit has; every second one is also in the next commit.
 const KEYS: u64 = 20;
-/// So many commits that their runs are merged.
+/// Enough commits that their runs are merged.
 const BEFORE: u64 = 10;
 const COMMITS: u64 = 14;
-/// The commit that brings other keys, so many of one shard that it writes the shard's file.
+/// The number of a commit with other keys, with so many of one shard that it writes the shard's file.
 const MANY: u64 = 11;
 
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Disk for Dying {
         self.call();
         SystemDisk.allocate(file, length)
     }
-    // The power is not cut here.
+    // This test does not cut the power.
     fn sync(&self, _: &File) -> io::Result<()> {
         self.call();
         Ok(())
@@ -96,7 +96,7 @@ impl Disk for Dying {
 }
 
 fn options() -> Options {
-    // No false positives at these sizes; copies show what counts twice.
+    // No false positives at these sizes. A counting store shows records that count twice.
     Options::new().counting().capacity(100).seed(3).slots_per_bucket(SlotsPerBucket::Two)
 }
 
@@ -107,7 +107,7 @@ fn keys(store: &Store, commit: u64) -> Vec<[u8; 8]> {
     (commit * KEYS / 2..commit * KEYS / 2 + KEYS).map(u64::to_le_bytes).collect()
 }
 
-/// The fewest with which a commit certainly writes the file.
+/// The fewest keys with which a commit certainly writes the file.
 fn many(store: &Store) -> Vec<[u8; 8]> {
     let is_of_first = |key: &[u8; 8]| store.description().shard_of(store.hash(key).unwrap()) == 0;
     (1 << 20..).map(u64::to_le_bytes).filter(is_of_first).take(8192).collect()
@@ -118,7 +118,7 @@ fn copies(commits: u64, key: u64) -> u32 {
     (0..commits).filter(has).count() as u32
 }
 
-/// Takes all steps; `told` is called after each commit.
+/// Performs all steps; calls `told` after each commit.
 fn all_steps(store: &Store, mut told: impl FnMut(u64)) -> Result<(), Error> {
     let mut commit = |number: u64| -> Result<(), Error> {
         if store.newest()?.tokens.get("a").is_some_and(|done| done.number > number + 1) {
@@ -144,7 +144,7 @@ fn all_steps(store: &Store, mut told: impl FnMut(u64)) -> Result<(), Error> {
     vacuum()
 }
 
-/// What the child process does. Without a role it does nothing, as the test harness also runs it on its own.
+/// The child process's part. Does nothing without a role, as the test harness also runs it by itself.
 #[test]
 fn what_the_process_does() {
     let Ok(asked) = std::env::var(DIES) else { return };
@@ -159,7 +159,7 @@ fn what_the_process_does() {
     tell(&format!("calls {}", disk.calls.load(Ordering::Relaxed)));
 }
 
-/// Starts the process; gives the commits that it reported, and its calls if it came to its end.
+/// Starts the process. Returns its reported commits, and the number of its calls if it reached its end.
 fn dies_at(at: usize, path: &Path) -> (u64, Option<usize>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "killed::what_the_process_does", "--nocapture", "--test-threads", "1"])
@@ -181,7 +181,7 @@ fn dies_at(at: usize, path: &Path) -> (u64, Option<usize>) {
     (reported, calls)
 }
 
-/// How many commits the store has; each is there as a whole.
+/// How many commits the store has. Checks that each is whole.
 fn look(store: &Store) -> Result<u64, Error> {
     let newest = store.newest()?;
     let bases = newest.tokens.values().map(|done| done.base);

@@ -1,4 +1,4 @@
-//! Stores, as callers of the library see them. `crates/cli/tests/cli/stores.rs` tests the tool on them,
+//! Stores, as callers of the library see them. `crates/cli/tests/cli/stores.rs` tests the tool with stores, and
 //! `crates/cli/tests/ingest/stores.rs` jobs.
 //!
 //! - `answers`: a store answers as one filter with the same keys.
@@ -8,11 +8,11 @@
 //! - `errors`: files of a store that are damaged, missing or foreign.
 //! - `killed`: a process that dies before each of its calls to the disk.
 //! - `folds`: folds that other processes make than the one that publishes them.
-//! - `forgetting`: stores that forget, beside a model with a clock.
+//! - `forgetting`: stores that forget, against a model with a clock.
 //! - `many`: updates with so many records of a shard that they write its file.
 //! - `multiset`: processes that insert, remove, fold and vacuum at the same time, and are killed.
 //! - `processes`: processes that commit at the same time, and are killed.
-//! - `rebased`: updates that judge keys again which others have brought meanwhile.
+//! - `rebased`: updates that judge keys again which others have inserted since.
 //! - `readers`: readers, copies and updates while versions come and go.
 //! - `runs`: stores whose commits write runs.
 //! - `tokens`: commits that happen at most once.
@@ -52,23 +52,23 @@ fn keys(range: std::ops::Range<u64>) -> Vec<Key> {
     range.map(u64::to_le_bytes).collect()
 }
 
-/// Progress that nobody is told.
+/// A progress function that ignores its calls.
 fn quiet(_: u64, _: u64) {}
 
-/// No false positives at the sizes of these tests.
+/// Options without false positives at the sizes of these tests.
 fn options() -> Options {
     Options::new().capacity(1000).seed(3).slots_per_bucket(SlotsPerBucket::Two)
 }
 
-/// The variable with the bucket in which the stores of these tests lie, in place of a folder.
+/// The variable that names the bucket for the stores of these tests, in place of a folder.
 const BUCKET: &str = "GOWK_TEST_BUCKET";
 
-/// Where the store of a test lies: in its folder, or in the bucket under a name of its own.
+/// Where the store of a test lies: in the test's folder, or in the bucket under a name of its own.
 fn place(dir: &tempfile::TempDir) -> PathBuf {
     place_in(dir.path(), "s")
 }
 
-/// Where a store of this name lies, of a test with this folder.
+/// Where a store of this name lies, for a test with this folder.
 fn place_in(dir: &Path, name: &str) -> PathBuf {
     match (std::env::var_os(BUCKET), dir.file_name()) {
         (Some(bucket), Some(of_test)) => PathBuf::from(bucket).join(of_test).join(name),
@@ -76,7 +76,8 @@ fn place_in(dir: &Path, name: &str) -> PathBuf {
     }
 }
 
-/// Whether a test that needs a folder must not run, as stores lie in a bucket. It says so. These do, and no others:
+/// Whether to skip a test that needs a folder, as stores lie in a bucket. Prints that. These tests are skipped, and no
+/// others:
 ///
 /// | why | instead, in buckets |
 /// |---|---|
@@ -98,12 +99,12 @@ fn is_in_a_bucket() -> bool {
     std::env::var_os(BUCKET).is_some()
 }
 
-/// The address of an object without its scheme; `None` of a file.
+/// The address of an object without its scheme; `None` for a file.
 fn object(path: &Path) -> Option<&str> {
     path.to_str()?.strip_prefix("s3://")
 }
 
-/// What the server of the tests answers to a request; it looks at no signature.
+/// The answer of the tests' server to a request; the server checks no signature.
 fn asked_of_server(method: &str, address: &str, body: &[u8]) -> Vec<u8> {
     let server = std::env::var("GOWK_TEST_SERVER").unwrap();
     let mut stream = TcpStream::connect(server).unwrap();
@@ -124,18 +125,18 @@ fn asked_of_server(method: &str, address: &str, body: &[u8]) -> Vec<u8> {
     told.split_off(end + 4)
 }
 
-/// What a file of a store has.
+/// The contents of a file of a store.
 fn bytes_of(path: &Path) -> Vec<u8> {
     object(path).map_or_else(|| std::fs::read(path).unwrap(), |address| asked_of_server("GET", address, b""))
 }
 
-/// A filter's bytes, of which each in its last region is another.
+/// A filter's bytes, with every byte of the last region changed.
 fn with_damaged_region(filter: &[u8]) -> Vec<u8> {
     let region = filter.len() - 65536;
     filter.iter().enumerate().map(|(at, byte)| byte ^ u8::from(at >= region)).collect()
 }
 
-/// Removes a file of a store that others may have changed, and what the cache has of it.
+/// Removes a file of a store that others may have changed, and its copy in the cache.
 fn remove(path: &Path) {
     let Some(address) = object(path) else { return std::fs::remove_file(path).unwrap() };
     asked_of_server("DELETE", address, b"");
@@ -144,14 +145,14 @@ fn remove(path: &Path) {
     }
 }
 
-/// Gives a file of a store these bytes, whether it is there or not.
+/// Gives a file of a store these bytes, whether it exists or not.
 fn put(path: &Path, bytes: &[u8]) {
     let Some(address) = object(path) else { return std::fs::write(path, bytes).unwrap() };
     remove(path);
     asked_of_server("PUT", address, bytes);
 }
 
-/// All files of a store, by their paths in it; none if there is no folder.
+/// All files of a store, by their paths in it; none without a folder.
 fn files_of(store: &Store) -> BTreeSet<PathBuf> {
     files_at(store.path())
 }

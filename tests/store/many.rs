@@ -2,13 +2,13 @@
 //!
 //! Invariants checked:
 //!
-//! 1. The commit writes the shard's file, and the records of other shards as a run, in one version. It does not if the
-//!    store does not fold, or if others have committed since the base.
-//! 2. It is in no conflict for that: if others commit other keys of the shard meanwhile, the records become a run.
-//! 3. Where the file cannot be written, for want of room in it or on the disk, the records become a run.
-//! 4. No file stays that no version names. Copies, removals and times are those of the records.
+//! 1. The commit writes the shard's file, and the records of other shards as a run, in one version. It writes only runs
+//!    if the store does not fold, or if others have committed since the base.
+//! 2. This causes no conflict: if others commit other keys of the shard in between, the records become a run.
+//! 3. If the file cannot be written, for lack of room in it or on the disk, the records become a run.
+//! 4. No file remains that no version names. Copies, removals and times are those of the records.
 //!
-//! `killed` dies in such a commit.
+//! `killed` dies during such a commit.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,10 +24,10 @@ use gowk::{Batches, Growth, Kind, Lookup};
 
 use crate::{Key, files_of, keys, needs_a_folder, options, quiet, store, update};
 
-/// The records with which a shard is folded, whatever number its file draws. An update keeps as many.
+/// With this many records a shard is folded, whatever number its file draws. An update keeps as many.
 const MANY: usize = 8192;
 
-/// So many keys of the first of two shards, and of the second, none of which is below `from`.
+/// This many keys of the first of two shards, and of the second, all at or above `from`.
 fn of_shards(store: &Store, from: u64, counts: [usize; 2]) -> Vec<Key> {
     let is_of = |key: &Key, shard| store.description().shard_of(store.hash(key).unwrap()) == shard;
     let of = |shard, count| {
@@ -54,7 +54,7 @@ const COMMITS: [Commit; 2] = [
     |update, progress| new(update.commit_rebased("insert", None, progress).unwrap().0),
 ];
 
-/// The shards whose files came with a version, and the records of its last run if that came with it.
+/// The shards whose files came with a version, and how many records its last run has if that came with it.
 fn came(version: &Version) -> (Vec<u32>, u64) {
     let files = version.shards.iter().filter(|(_, file)| file.since == version.number);
     let run = version.runs.last().filter(|run| run.since == version.number);
@@ -65,7 +65,7 @@ fn holds(store: &Store, keys: &[Key]) {
     assert!(store.read().unwrap().contains_batch(keys).unwrap().iter().all(|found| *found));
 }
 
-/// Every file of shards and runs has a version that names it.
+/// Checks that a version names every file of shards and runs.
 fn has_no_other_files(store: &Store) {
     let mut named = BTreeSet::new();
     for version in store.log().unwrap() {
@@ -92,7 +92,7 @@ fn the_file_comes_with_the_version_and_the_other_records_as_a_run() {
         assert_eq!(version.shards[&0].entries, MANY as u64);
         assert_eq!(told.into_inner().unwrap(), [(1, 2), (2, 2)]);
         holds(&store, &all);
-        // What is pending for the shard comes into the file too, and the second shard is written for its own.
+        // The shard's pending records also go into the file, and the second shard is written because of its own.
         let (few, more) = (of_shards(&store, 0, [5, 0]), of_shards(&store, 1 << 30, [MANY, MANY]));
         assert_eq!(came(&commit(update(&store, &few), &quiet)), (vec![], 5));
         let version = commit(update(&store, &more), &quiet);
@@ -113,7 +113,7 @@ fn a_store_that_does_not_fold_and_an_update_on_an_older_version_write_a_run() {
         let all = many(&store);
         let unfolding = store.clone().folding(false);
         assert_eq!(came(&commit(update(&unfolding, &all), &quiet)), (vec![], MANY as u64 + 10));
-        // Sealed for another process, it may be committed whenever.
+        // A sealed update may be committed at any later time, so its records become a run.
         assert_eq!(update(&store, &of_shards(&store, 1 << 30, [MANY, 0])).seal().unwrap().len(), 1);
     }
     let dir = tempfile::tempdir().unwrap();
@@ -129,7 +129,8 @@ fn a_store_that_does_not_fold_and_an_update_on_an_older_version_write_a_run() {
     [all, other].iter().for_each(|keys| holds(&store, keys));
 }
 
-/// To write the file takes long, and is in vain if others commit meanwhile: it is not for the few keys that are one too many.
+/// Writing the file takes long, and is wasted if others commit in between: it is not written for the few keys that exceed
+/// the limit.
 #[test]
 fn few_records_beside_many_that_are_pending_become_a_run() {
     for commit in COMMITS {
@@ -145,7 +146,7 @@ fn few_records_beside_many_that_are_pending_become_a_run() {
     }
 }
 
-/// With as many pending, half as many records are enough.
+/// With equally many pending records, half as many new records suffice.
 #[test]
 fn what_is_pending_counts_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +159,7 @@ fn what_is_pending_counts_too() {
     holds(&store, &all);
 }
 
-/// Others bring other keys of the shard between its file and the version.
+/// Others insert other keys of the shard between its file and the version.
 #[test]
 fn what_would_be_a_conflict_for_the_file_is_none_for_the_records() {
     for commit in COMMITS {
@@ -177,7 +178,7 @@ fn what_would_be_a_conflict_for_the_file_is_none_for_the_records() {
     }
 }
 
-/// The same key, however, is.
+/// Inserting the same key, however, is a conflict.
 #[test]
 fn the_same_key_is_in_conflict_or_judged_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,16 +1,17 @@
-//! Real processes that insert into one counting store and remove from it, beside others that fold, merge and vacuum; all
-//! of them are killed at random moments.
+//! Real processes that insert into one counting store and remove from it, while others fold, merge and vacuum; all of
+//! them are killed at random moments.
 //!
 //! Invariants checked:
 //!
-//! 1. Each version holds exactly the copies that the commits in it brought and did not take, whatever was folded and merged
-//!    meanwhile. The tokens of the version say which commits these are.
-//! 2. In the order of their versions, each commit called a key new if it was absent, and removed copies that were there.
-//! 3. A retry of a commit that was made, by a process that was killed before it knew, judges all keys as before.
-//! 4. Nothing fails but for a conflict, or because a vacuum has given it up.
-//! 5. In the end every key can be inserted once more, and is found then.
+//! 1. Each version holds exactly the copies that the commits in it inserted and did not remove, whatever was folded and
+//!    merged. The tokens of the version say which commits these are.
+//! 2. In the order of their versions, each commit called a key new if it was absent, and removed only copies that
+//!    existed.
+//! 3. If a process was killed before it knew that its commit was made, a retry judges all keys as before.
+//! 4. Calls fail only because of a conflict, or because a vacuum has given up their version.
+//! 5. At the end every key can be inserted once more, and is then found.
 //!
-//! 4 processes make 20 commits each; with `GOWK_THOROUGH=1` 300.
+//! 4 processes make 20 commits each, or 300 with `GOWK_THOROUGH=1`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,7 +27,7 @@ use gowk::{Batches, Lookup, Options, SlotsPerBucket};
 use crate::images::{Random, is_tidy};
 use crate::{Key, place_in, quiet, thorough};
 
-/// So few that copies of a key often come and go between two merges.
+/// So few keys that copies of a key often come and go between two merges.
 const KEYS: usize = 60;
 const WORKERS: u64 = 4;
 const ROLE: &str = "GOWK_ROLE_AT_A_MULTISET";
@@ -35,12 +36,12 @@ fn options() -> Options {
     Options::new().counting().capacity(1000).seed(3).slots_per_bucket(SlotsPerBucket::Two).threads(1)
 }
 
-/// What a commit did, as it is written down before it is made.
+/// What a commit did, as recorded before it is made.
 #[derive(Clone, Default, PartialEq, Debug)]
 struct Deeds {
-    /// Copies that came of each key, less those that went.
+    /// Inserted copies of each key, minus removed ones.
     copies: BTreeMap<u64, i64>,
-    /// What it said of keys that it inserted: whether each was new.
+    /// The answers for inserted keys: whether each was new.
     new: BTreeMap<u64, bool>,
 }
 
@@ -66,7 +67,7 @@ impl Deeds {
     }
 }
 
-/// Where a process writes down a commit before it makes it, and its version afterwards.
+/// Where a process records a commit before it makes it, and its version afterwards.
 fn noted(dir: &Path, what: &str, process: u64, number: u64) -> PathBuf {
     dir.join(format!("{what}-{process}-{number}"))
 }
@@ -76,7 +77,7 @@ fn note(path: &Path, text: &str) {
     fs::rename(path.with_extension("part"), path).unwrap();
 }
 
-/// Makes the commit of a process with this number; the number of its version.
+/// Makes the commit of a process with this number. Returns the number of its version.
 fn commit(dir: &Path, store: &Store, process: u64, number: u64) -> Result<u64, Error> {
     let mut random = Random(process << 32 | number);
     let application = format!("p{process}");
@@ -94,7 +95,7 @@ fn commit(dir: &Path, store: &Store, process: u64, number: u64) -> Result<u64, E
     for inserts in steps {
         let mut numbers: Vec<u64> = (0..1 + random.below(6)).map(|_| random.below(KEYS) as u64).collect();
         if random.below(8) == 0 {
-            // One key many times, but never as often as a filter counts.
+            // One key many times, but never more often than a filter can count.
             numbers.extend(vec![numbers[0]; 50]);
         }
         let keys: Vec<Key> = numbers.iter().map(|number| number.to_le_bytes()).collect();
@@ -111,10 +112,10 @@ fn commit(dir: &Path, store: &Store, process: u64, number: u64) -> Result<u64, E
         }
     }
     if steps.len() > 1 || is_rebased && kind < 3 {
-        // Keys whose copies add up to nothing are not in the commit; and a rebased one judges again.
+        // Keys whose copies add up to 0 are not in the commit; and a rebased commit judges again.
         deeds.new.clear();
     }
-    // Others commit, merge and fold meanwhile.
+    // Others commit, merge and fold during this time.
     sleep(Duration::from_millis(random.below(3) as u64 * random.below(20) as u64));
     let path = noted(dir, "deeds", process, number);
     let before = path.exists().then(|| Deeds::read(&path));
@@ -138,7 +139,7 @@ const fn may_happen(error: &Error) -> bool {
     matches!(error, Error::Conflict { .. } | Error::Expired { .. } | Error::Vacuumed { .. })
 }
 
-/// Folds as tasks of a cluster do: first the files, and a while later the version.
+/// Folds as tasks of a cluster do: first the files, and later the version.
 fn fold(store: &Store, random: &mut Random) -> Result<(), Error> {
     let base = store.newest()?;
     let mut folds = Vec::new();
@@ -149,7 +150,7 @@ fn fold(store: &Store, random: &mut Random) -> Result<(), Error> {
     store.commit_folds(&folds).map(drop)
 }
 
-/// What a child process does. Without a role it does nothing, as the test harness also runs it on its own.
+/// The child process's part. Does nothing without a role, as the test harness also runs it by itself.
 #[test]
 fn what_the_processes_do() {
     let Ok(asked) = std::env::var(ROLE) else { return };
@@ -208,7 +209,7 @@ fn start(dir: &Path, role: &str, process: u64, commits: u64) -> Child {
         .unwrap()
 }
 
-/// Compares a version with the commits that its tokens say are in it.
+/// Compares a version with the commits that its tokens name.
 fn check(dir: &Path, reader: &StoreReader) -> Result<(), Error> {
     let mut expected = vec![0; KEYS];
     for (application, done) in &reader.version().tokens {
@@ -235,7 +236,7 @@ fn check(dir: &Path, reader: &StoreReader) -> Result<(), Error> {
     Ok(())
 }
 
-/// In the order of their versions.
+/// Replays the commits in the order of their versions.
 fn replay(dir: &Path, commits: u64) {
     let mut all = BTreeMap::new();
     for (process, number) in
@@ -320,8 +321,8 @@ fn every_version_holds_what_its_commits_brought_and_did_not_take() {
     is_tidy(&store).unwrap();
 }
 
-/// More removals than a shard keeps as records: it is rewritten, and each takes one copy. Where removals are pending,
-/// batches of lookups find what single ones do.
+/// More removals than a shard keeps as records: it is rewritten, and each removes one copy. While removals are pending,
+/// batches of lookups find the same as single lookups.
 #[test]
 fn many_removals_in_one_batch_take_one_copy_each_and_pending_ones_count_in_batches() {
     let dir = tempfile::tempdir().unwrap();
@@ -348,7 +349,7 @@ fn many_removals_in_one_batch_take_one_copy_each_and_pending_ones_count_in_batch
     assert!(found.iter().enumerate().all(|(at, found)| *found == (at >= 10)));
 }
 
-/// A shard whose records would not fit into its file takes removals for all that, and refuses further copies.
+/// A shard whose records would not fit into its file still accepts removals, and refuses further copies.
 #[test]
 fn removals_need_no_room_where_a_shard_has_none() {
     let dir = tempfile::tempdir().unwrap();
@@ -359,7 +360,7 @@ fn removals_need_no_room_where_a_shard_has_none() {
         crate::update(&store, part).commit("insert", None).unwrap();
     }
     let mut update = store.update().unwrap();
-    // More than a shard keeps as records, and after them a few.
+    // More than a shard keeps as records, and then a few.
     for part in [&all[..9000], &all[9000..9100]] {
         let removed = update.remove_batch(part).unwrap();
         assert!(removed.len() == part.len() && removed.iter().all(|removed| *removed));

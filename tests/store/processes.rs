@@ -2,16 +2,16 @@
 //!
 //! Invariants checked:
 //!
-//! 1. A commit of one of many processes is in all later versions, or was reported as a conflict. The numbers of the
+//! 1. A commit by one of many processes is in all later versions, or was reported as a conflict. The numbers of the
 //!    versions have no gap, and each version is whole.
 //! 2. After SIGKILL at any moment, the newest version is whole and has every acknowledged commit.
 //! 3. A repeated token is committed once.
 //! 4. A vacuum then leaves exactly what the newest version names.
-//! 6. A store whose commits vacuum it keeps what it is to keep, and every acknowledged commit, also where processes die.
-//! 5. Of overlapping batches, each key is called new by exactly one commit, whoever is killed. No process starts a batch
-//!    from the beginning for a conflict: it judges the keys again that others have brought.
+//! 6. A store whose commits vacuum it keeps what it must keep, and every acknowledged commit, even if processes die.
+//! 5. In overlapping batches, exactly one commit calls each key new, whichever processes are killed. No process starts a
+//!    batch over because of a conflict: it judges the keys again that others have inserted.
 //!
-//! 5 processes make 4 commits each, 30 are killed, and 2, 4 and 8 bring 12 overlapping batches each; with
+//! 5 processes make 4 commits each, 30 are killed, and 2, 4 and 8 insert 12 overlapping batches each. With
 //! `GOWK_THOROUGH=1`, 20 processes make 10 commits, 500 are killed, and there are 100 batches.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::images::{Random, is_tidy};
 use crate::thorough;
 
 const SHARDS: u32 = 8;
-/// Keys of a commit.
+/// How many keys a commit has.
 const KEYS: u64 = 20;
 
 fn options() -> Options {
@@ -50,7 +50,7 @@ fn keys(store: &Store, process: u64, number: u64) -> Vec<[u8; 16]> {
 
 const ROLE: &str = "GOWK_TEST_ROLE";
 
-/// Starts a process of this test binary that does one of the roles below.
+/// Starts a process of this test binary that plays one of the roles below.
 fn start(role: &str, store: &Path, process: u64, numbers: std::ops::Range<u64>) -> Child {
     let asked = format!("{role}:{process}:{}:{}:{}", numbers.start, numbers.end, store.display());
     Command::new(std::env::current_exe().unwrap())
@@ -62,7 +62,7 @@ fn start(role: &str, store: &Path, process: u64, numbers: std::ops::Range<u64>) 
         .unwrap()
 }
 
-/// What a child process does. Without a role it does nothing, as the test harness also runs it on its own.
+/// The child process's part. Does nothing without a role, as the test harness also runs it by itself.
 #[test]
 fn what_the_processes_do() {
     let asked = std::env::var(ROLE).unwrap_or_else(|_| "commit:0:0:0:.".to_owned());
@@ -99,7 +99,8 @@ fn commit(store: &Store, process: u64, number: u64) {
     }
 }
 
-/// Commits, however often others commit first or a vacuum takes away what the update needs; returns the version's number.
+/// Commits, however often others commit first or a vacuum removes files that the update needs. Returns the version's
+/// number.
 fn commit_at_last(store: &Store, process: u64, number: u64) -> u64 {
     let attempt = || {
         let mut update = store.update()?;
@@ -115,12 +116,13 @@ fn commit_at_last(store: &Store, process: u64, number: u64) -> u64 {
     }
 }
 
-/// The keys that batch `number` of every process brings; half of them are in the batch before it.
+/// The keys of batch `number` in every process; half of them are also in the previous batch.
 fn overlapping(number: u64) -> Vec<[u8; 8]> {
     (number * 30..number * 30 + 60).map(u64::to_le_bytes).collect()
 }
 
-/// Tells which keys of a batch are new, once they are committed as such. What was committed and not told before is told.
+/// Prints which keys of a batch are new, once they are committed as new. Also prints keys that were committed but not
+/// printed before.
 fn claim(store: &Store, process: u64, number: u64) {
     let (application, batch) = (format!("claim {process}"), overlapping(number));
     loop {
@@ -139,7 +141,7 @@ fn claim(store: &Store, process: u64, number: u64) {
                 let new: Vec<String> = new.map(|(key, _)| u64::from_le_bytes(*key).to_string()).collect();
                 return tell(&format!("{number} new {} {}", again.known(), new.join(",")));
             }
-            // The vacuum of this test gives up what is older than 200 ms.
+            // The vacuum of this test gives up versions older than 200 ms.
             Err(Error::Expired { .. }) => {}
             outcome => panic!("{outcome:?}"),
         }
@@ -161,7 +163,7 @@ fn each_key_is_new_to_exactly_one_of_many_processes() {
     }
 }
 
-/// All keys that so many processes call new, and how many of them each had first called new wrongly.
+/// All keys that this many processes call new, and how many of them each had first wrongly called new.
 fn claimed(store: &Store, processes: u64, batches: u64) -> (Vec<u64>, u64) {
     let known = std::sync::atomic::AtomicU64::new(0);
     let work = &|process: u64| {
@@ -170,7 +172,8 @@ fn claimed(store: &Store, processes: u64, batches: u64) -> (Vec<u64>, u64) {
             let mut child = start("claim", store.path(), process, 1 + told.len() as u64..1 + batches);
             let out = child.stdout.take().unwrap();
             let (patience, mut is_killed) = (random.below(6) + 1, false);
-            // To the end, also after the kill: a token below the last one would be refused.
+            // Reads all lines, even after the kill. Otherwise the next process would use a token below the last one,
+            // which is refused.
             for line in BufReader::new(out).lines().map_while(Result::ok) {
                 let Some((number, new)) = line.strip_prefix('@').and_then(|line| line.split_once(" new "))
                 else {
@@ -181,7 +184,7 @@ fn claimed(store: &Store, processes: u64, batches: u64) -> (Vec<u64>, u64) {
                 let new: Vec<u64> = new.split(',').filter_map(|key| key.parse().ok()).collect();
                 told.insert(number.parse::<u64>().unwrap(), new);
                 if !is_killed && told.len() % patience == 0 && kills < batches / 2 {
-                    // It may be anywhere in its next batch.
+                    // The process may be anywhere in its next batch.
                     std::thread::sleep(Duration::from_micros(random.below(20_000) as u64));
                     child.kill().unwrap();
                     (is_killed, kills) = (true, kills + 1);
@@ -215,7 +218,7 @@ fn work(store: &Store, process: u64, number: u64) {
     let mut update = store.update().unwrap();
     assert!(update.insert_batch(&keys(store, process, number)).unwrap().refused().is_empty());
     if number % 5 == 3 {
-        // These files are never committed, and stay for the vacuum.
+        // These files are never committed, and remain for the vacuum.
         drop(update.seal().unwrap());
         update = store.update().unwrap();
         update.insert_batch(&keys(store, process, number)).unwrap().complete().unwrap();
@@ -256,7 +259,7 @@ fn of_many_committers_each_succeeds_or_is_told_of_a_conflict() {
     }
     println!("{} commits, {conflicts} conflicts", committed.len());
     assert_eq!(committed.len() as u64 + conflicts, processes * each);
-    // All others have merged runs.
+    // All other versions merged runs.
     for version in store.log().unwrap().into_iter().skip(1) {
         let is_known = committed.contains_key(&version.number);
         assert_eq!(version.operation, if is_known { "insert" } else { "merge" }, "{}", version.number);
@@ -334,7 +337,7 @@ fn killed_processes_leave_a_whole_store() {
     is_tidy(&store).unwrap();
 }
 
-/// A store whose commits vacuum it stays small without anybody's help, whatever dies on the way, and loses no commit.
+/// A store whose commits vacuum it stays small by itself, whatever dies in between, and loses no commit.
 #[test]
 fn commits_vacuum_a_store_that_was_created_for_it() {
     const KEEP: u64 = 3;
@@ -361,9 +364,9 @@ fn commits_vacuum_a_store_that_was_created_for_it() {
         let ended = children.iter_mut().map(|child| child.wait().unwrap().success());
         assert!(ended.map(|is_well| u64::from(is_well || kills)).sum::<u64>() == 4);
     }
-    // All of two rounds, and at least five of each process of the other.
+    // All commits of two rounds, and at least five of each process of the other.
     assert!(kept.len() >= 180, "{} commits", kept.len());
-    // Commits go on until the last ones are older than the grace.
+    // Commits continue until the last ones are older than the grace.
     let start = std::time::Instant::now();
     for number in 100_u64.. {
         commit_at_last(&store, 9, number);
@@ -380,7 +383,7 @@ fn commits_vacuum_a_store_that_was_created_for_it() {
         kept.iter().flat_map(|(process, number)| keys(&store, *process, *number)).collect();
     let found = store.read().unwrap().contains_batch(&expected).unwrap();
     assert!(found.iter().all(|found| *found));
-    // What a vacuum says that it would remove, it removes.
+    // A vacuum removes exactly what it said it would remove.
     for vacuum in [Vacuum::default().keep(KEEP), Vacuum::default().grace(Duration::ZERO)] {
         let would = store.would_vacuum(&vacuum).unwrap();
         let before = store.log().unwrap();

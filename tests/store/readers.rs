@@ -1,11 +1,11 @@
 //! Invariants checked:
 //!
 //! 1. A reader of a version gives the same answers while later versions are committed and vacuumed. After the grace it
-//!    may say that it must reload, but never "absent".
-//! 2. The version before a token is the one that its first attempt saw.
+//!    may fail and ask for a reload, but never answers "absent".
+//! 2. The version before a token is the one that the first attempt saw.
 //! 3. Local copies of files are checked against the version, like the files. A wrong copy changes no answer.
 //! 4. An update whose files a vacuum has removed is an error that says so.
-//! 5. Files that an update has opened stay open for the next, until a vacuum, or an update that fails.
+//! 5. Files that an update has opened stay open for the next one, until a vacuum, or an update that fails.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn store(dir: &tempfile::TempDir, shards: u32) -> Store {
     .unwrap()
 }
 
-/// Into files of shards.
+/// Inserts keys into files of shards.
 fn insert(store: &Store, keys: &[[u8; 8]]) {
     let mut update = store.update().unwrap().rewriting();
     assert!(update.insert_batch(keys).unwrap().refused().is_empty());
@@ -160,11 +160,11 @@ fn copies_are_read_instead_of_the_files() {
 fn in_each_page(path: &Path) -> Vec<usize> {
     let length = std::fs::metadata(path).unwrap().len() as usize;
     let pages = Options::new().sealed(true).read(path).unwrap().verify(&|_, _| {}).unwrap().pages as usize;
-    // They are the last pages of the file.
+    // The pages are the last bytes of the file.
     (length - pages * 4096..length).step_by(4096).map(|page| page + 17).collect()
 }
 
-/// Whatever is wrong with a copy, the answers come from the store's file, and the copy is reported.
+/// Whatever the fault of a copy, the answers come from the store's file, and the copy is reported.
 #[test]
 fn the_stores_file_is_read_instead_of_a_damaged_copy() {
     if crate::needs_a_folder("reads copies in place of files") {
@@ -328,7 +328,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     assert!(matches!(error, Error::Expired { base: 4, fence: 6, .. }), "{error:?}");
 }
 
-/// How many of these files are mapped by this process, or copies of them in the cache.
+/// How many of these files, or of their copies in the cache, this process has mapped.
 fn mapped<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     files.into_iter().filter(|file| maps.contains(file.file_name().unwrap().to_str().unwrap())).count()
@@ -346,7 +346,7 @@ fn files_of_an_update_stay_open_for_the_next_until_a_vacuum() {
     insert(&store, &keys(0..100));
     let files = files_of_shards(&store);
     assert_eq!((files.len(), mapped(&files)), (4, 0));
-    // Of known keys, and of new ones. Of 4 shards, 100 keys leave one out once in 10^12 stores.
+    // For known keys, and for new ones. Of 4 shards, 100 keys miss one once in 10^12 stores.
     for keys in [keys(0..100), keys(100..200)] {
         let update = crate::update(&store, &keys);
         assert_eq!(mapped(&files), 4);

@@ -1,10 +1,10 @@
-//! Invariants checked, of updates that move to a newer version:
+//! Invariants checked, for updates that move to a newer version:
 //!
-//! 1. The keys that others have brought meanwhile are not new any more, and no others; after the commit, a retry with its
-//!    token that is judged by its base gets the same answers.
-//! 2. Whatever cannot be judged again stays on its base, and its commit is in conflict: rewritten shards, removals, and
-//!    keys whose last copy others have removed.
-//! 3. An update whose base was given up, or whose token was committed, moves nowhere.
+//! 1. Exactly the keys that others have inserted since are no longer new. After the commit, a retry with its token that
+//!    is judged by its base gets the same answers.
+//! 2. Changes that cannot be judged again stay on their base, and their commit is in conflict: rewritten shards,
+//!    removals, and keys whose last copy others have removed.
+//! 3. An update whose base was given up, or whose token was committed, does not move.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn a_rebased_commit_calls_those_keys_new_that_nobody_else_has_brought() {
             let is_new = |key: &Key, new: bool| new && !again.has(store.hash(key).unwrap());
             let mask: Vec<bool> = batch.iter().zip(first).map(|(key, new)| is_new(key, new)).collect();
             assert!((0..250).all(|at| mask[at] == (50..200).contains(&at)), "{what}: {mask:?}");
-            // All of it is there, and each key once; or as often as it came.
+            // All keys are present, each once, or as often as it came.
             let reader = store.read().unwrap();
             for (number, key) in (0..).zip(keys(0..400)) {
                 let came =
@@ -79,7 +79,7 @@ fn a_rebased_commit_calls_those_keys_new_that_nobody_else_has_brought() {
     }
 }
 
-/// The caller can look before it commits, and commit without keys that are new.
+/// The caller can check before it commits, and can commit without new keys.
 #[test]
 fn an_update_moves_by_itself_too() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A disk that records every operation in a folder. When told to, it fails a call, or forgets syncs.
+//! A disk that records every operation in a folder. On request, it fails a call, or ignores syncs.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,23 +9,23 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use gowk::disk::{Disk, SystemDisk};
 
-/// A file as long as it exists, under any name.
+/// A file for as long as it exists, under any name.
 pub(crate) type FileId = usize;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A folder got a name.
     Folder(PathBuf),
-    /// A file got a name, perhaps in place of another one.
+    /// A file got a name, perhaps replacing another file.
     Named(PathBuf, FileId),
     Unnamed(PathBuf, FileId),
-    /// All of the file is on the medium.
+    /// The whole file is on the medium.
     Synced(FileId, Arc<Vec<u8>>),
     /// The names in a folder are on the medium.
     SyncedFolder(PathBuf),
-    /// From here on a power cut may leave the state with this number.
+    /// From here on, a power cut may leave the state with this number.
     Began(usize),
-    /// From here on a power cut may leave only this state or later ones.
+    /// From here on, a power cut may leave only this state or later ones.
     Acknowledged(usize),
 }
 
@@ -98,7 +98,7 @@ impl Recorder {
         self.lock().events.push(event);
     }
 
-    /// From now on forgets syncs of files or folders with this role.
+    /// From now on ignores syncs of files or folders with this role.
     pub(crate) fn forget(&self, role: Option<&'static str>) {
         self.lock().forgets = role;
     }

@@ -1,9 +1,9 @@
-//! Invariants checked, of stores whose commits write runs:
+//! Invariants checked, for stores whose commits write runs:
 //!
-//! 1. A version answers as a map of its keys does, whatever was committed, folded, merged and vacuumed, and in whatever
-//!    order; an older version goes on giving its own answers.
-//! 2. A key is called new by one commit at most. Commits that bring different keys all succeed, whoever folds, merges or
-//!    rewrites shards meanwhile.
+//! 1. A version answers like a map of its keys, whatever was committed, folded, merged and vacuumed, and in whatever
+//!    order. An older version still gives its own answers.
+//! 2. At most one commit calls a key new. Commits with different keys all succeed, whoever folds, merges or rewrites
+//!    shards in between.
 //! 3. A fold or merge that others have overtaken gives way, and nothing is lost or counts twice.
 //! 4. A commit of few keys writes little, a version names few runs, and a store that was filled by many commits has the
 //!    false positives of one that was filled at once.
@@ -63,7 +63,7 @@ fn a_small_commit_writes_one_run_and_a_fold_puts_it_into_files() {
         let found = reader.contains_batch(&keys(0..3000)).unwrap();
         assert!((0..3000).all(|at| found[at] == (at < 1000)));
     }
-    // All of them are known: nothing is written.
+    // All of them are known, so nothing is written.
     assert_eq!(update(&store, &keys(0..1000)).commit("insert", None).unwrap(), Committed::Unchanged);
 }
 
@@ -206,7 +206,7 @@ const MEANWHILE: [(&str, Meanwhile); 5] = [
     }),
 ];
 
-/// So many commits that their runs are merged with the one before them.
+/// Enough commits that their runs are merged with the previous one.
 fn merged(store: &Store, first: u64) {
     for round in 0..12 {
         insert(store, &keys(first + 40 * round..first + 40 * round + 40));
@@ -236,7 +236,7 @@ fn commits_of_different_keys_rebase_and_a_key_is_new_once() {
                 }
                 outcome => panic!("{what}: {outcome:?}"),
             }
-            // Judged again, ten of them are known.
+            // Judged again, ten of the keys are known.
             let mut again = store.update().unwrap();
             let new = again.insert_batch(&keys(1190..1300)).unwrap().new_keys();
             assert_eq!(new, 100, "{what}");
@@ -251,7 +251,7 @@ fn commits_of_different_keys_rebase_and_a_key_is_new_once() {
     }
 }
 
-/// The fold and the merge come between the two others as well.
+/// Additionally, the fold and the merge come between the two other steps.
 fn meanwhile_again(store: &Store, what: &str) {
     match what {
         "a fold" => drop(store.compact(true, &quiet).unwrap()),
@@ -280,13 +280,13 @@ fn a_rewritten_shard_is_in_conflict_with_records_of_it() {
     assert!(matches!(apart.commit("insert", None).unwrap(), Committed::New(_)));
     let error = same.commit("insert", None).unwrap_err();
     assert!(matches!(error, Error::Conflict { shard: 1, keys: 0, base: 2, .. }), "{error:?}");
-    // What was pending when the shard was rewritten is in its file.
+    // The records that were pending when the shard was rewritten are in its file.
     let version = store.newest().unwrap();
     assert_eq!((version.shards[&0].entries, version.shards[&0].folded), (11, 2));
     holds(&store, &[&one[..1], &one[10..20], &two[..1], &two[20..30]].concat());
 }
 
-/// Others fold, commit and rewrite while a fold has its files, and has not published them.
+/// Others fold, commit and rewrite after a fold has made its files, and before it publishes them.
 #[test]
 fn a_fold_that_was_overtaken_gives_way() {
     for options in [options(), options().counting()] {
@@ -340,7 +340,7 @@ fn a_vacuum_keeps_the_runs_of_the_version_before_a_token() {
     }
 }
 
-/// As tasks do that share a commit: each seals its part, and one commits all.
+/// Like tasks that share a commit: each seals its part, and one commits all.
 #[test]
 fn runs_of_several_tasks_become_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -362,7 +362,7 @@ fn runs_of_several_tasks_become_one() {
     holds(&store, &keys(0..500));
 }
 
-/// Records find room where filters do not, up to what a shard would be rewritten for; nothing is lost.
+/// Records fit where filters are full, up to the number at which a shard would be rewritten. Nothing is lost.
 #[test]
 fn a_store_that_must_not_grow_refuses_keys_and_keeps_those_it_took() {
     let dir = tempfile::tempdir().unwrap();
@@ -430,8 +430,8 @@ fn removing(store: &Store, keys: &[Key]) -> Update {
     update
 }
 
-/// A merge leaves no record of a key whose copies came and went. Whoever has judged it before must not take that for
-/// no change.
+/// A merge leaves no record of a key whose copies came and went. An update that judged the key before must not mistake
+/// that for no change.
 #[test]
 fn what_a_merge_has_cancelled_is_in_conflict_all_the_same() {
     let dir = tempfile::tempdir().unwrap();
@@ -484,7 +484,7 @@ fn copies_above_the_highest_count_are_removed_as_often_as_they_came() {
     let came = highest as usize + 500;
     insert(&store, &vec![key; came]);
     assert_eq!(store.read().unwrap().count(key).unwrap(), highest);
-    // Both judge by the same base; together they would remove more than came.
+    // Both judge by the same base; together they would remove more copies than exist.
     let mut all = store.update().unwrap();
     let removed = all.remove_batch(&vec![key; 2 * came]).unwrap();
     assert_eq!(removed.iter().filter(|removed| **removed).count(), came);
@@ -514,7 +514,7 @@ fn the_description_counts_what_is_pending() {
     assert_eq!(reader.version().entries(), 2200 - of_one);
 }
 
-/// The files that an update in conflict has sealed are removed, and so are those of a fold that was overtaken.
+/// The sealed files of an update in conflict are removed, and so are those of a fold that was overtaken.
 #[test]
 fn what_is_not_published_is_removed_by_the_process_that_made_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Invariants checked, of commits with tokens:
+//! Invariants checked, for commits with tokens:
 //!
 //! 1. A token below the last one of its application is an error with the remedy, in every way to commit; it changes
 //!    nothing and leaves no file.

@@ -1,4 +1,4 @@
-//! How large a test is, and what its random numbers begin from. `GOWK_THOROUGH=1` runs the same tests with larger numbers;
+//! How large a test is, and the seed of its random numbers. `GOWK_THOROUGH=1` runs the same tests with larger numbers;
 //! `GOWK_SEED=N` runs other random histories. `.ci/thorough` does both.
 
 // Each test binary compiles this file, and uses a part of it.
@@ -20,12 +20,12 @@ pub(crate) fn size<T: Display>(what: &str, short: T, thorough: T) -> T {
         let note = format!("short; {thorough} with GOWK_THOROUGH=1");
         (short, note)
     };
-    // Not by `println!`, which the test harness captures.
+    // Avoids `println!`, which the test harness captures.
     let _ = writeln!(std::io::stderr(), "{what}: {size} ({note})");
     size
 }
 
-/// The seed of a random history: `own`, unless `GOWK_SEED` asks for other histories.
+/// The seed of a random history: `own`, unless `GOWK_SEED` requests other histories.
 pub(crate) fn seed(own: u64) -> u64 {
     static GIVEN: OnceLock<u64> = OnceLock::new();
     let given = GIVEN.get_or_init(|| {

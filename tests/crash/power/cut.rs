@@ -1,4 +1,4 @@
-//! Cuts the power: makes the images that a history allows, and checks that gowk opens each of them rightly.
+//! Cuts the power: makes the images that a history allows, and checks that gowk opens each of them correctly.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -17,17 +17,17 @@ use super::record::{Fault, Limits, Recorder};
 use super::state::{Opening, State, key, open_and_look};
 use crate::thorough;
 
-/// All subsets are tried of up to this many unsettled operations.
+/// Of up to this many unsettled operations, all subsets are tried.
 fn all_subsets() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| thorough::size("unsynced operations of which all subsets are tried", 8, 12))
 }
 
-/// Of more operations, this many random subsets are tried beside the regular ones.
+/// Of more operations, this many random subsets are tried besides the regular ones.
 const RANDOM_SUBSETS: usize = 64;
-/// A write of up to this many sectors is torn at each of them.
+/// A write of up to this many sectors is torn at each sector.
 const ALL_TEARS: usize = 8;
-/// One in this many images has the power cut again during its recovery.
+/// In one of this many images, the power is cut again during the recovery.
 const SECOND_DEPTH: usize = 48;
 
 /// Examines images, and counts them.
@@ -35,14 +35,14 @@ pub(crate) struct Examiner<'s> {
     name: &'s str,
     states: &'s [State],
     dir: tempfile::TempDir,
-    /// Digests of images with the states expected of them: no image is examined twice.
+    /// Digests of images with their expected states: no image is examined twice.
     seen: HashSet<(u128, usize, usize)>,
     pub(crate) images: usize,
-    /// How many of them are images of a recovery.
+    /// How many of the images come from a recovery.
     pub(crate) second_depth: usize,
 }
 
-/// An image, not yet made, and how it came about.
+/// An image that is not made yet, and how it comes about.
 struct Candidate<'a, 'h> {
     medium: &'a Medium<'h>,
     units: &'a [Unit],
@@ -55,27 +55,27 @@ struct Candidate<'a, 'h> {
 /// How an image was chosen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// By rule. Two images that differ in the live area alone count as one.
+    /// By rule. Two images that differ only in the live area count as one.
     Enumerated,
-    /// At random. Two images that differ in the live area alone count as two.
+    /// At random. Two images that differ only in the live area count as two.
     Drawn,
     /// In a recovery.
     Recovery,
 }
 
-/// Who opens a file that a dead process left.
+/// Who opens a dead process's file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Recoverer {
     Reader,
     Writer,
-    /// A reader that may not recover, and replays the journal in its own memory.
+    /// A reader without the right to recover. It replays the journal in its own memory.
     DeniedReader,
 }
 
 impl Recoverer {
-    /// How the file is opened, which call is denied, and what the file says in the end.
+    /// How the file is opened, which call is denied, and what the file must finally say.
     const fn means(self) -> (Opening, Option<Fault>, InUse) {
-        // A reader's first call syncs the folder. Its second one is the first of the recovery.
+        // A reader's first call syncs the folder. Its second call is the first of the recovery.
         let denied = Fault { call: 1, kind: ErrorKind::PermissionDenied, twice: false };
         match self {
             // The file may say "idle" in memory, but not on the medium.
@@ -86,7 +86,7 @@ impl Recoverer {
     }
 }
 
-/// A folder for scratch files, in memory if the system has such a file system: the tests here need no medium.
+/// A folder for scratch files, in memory if the system has such a file system: these tests need no medium.
 pub(crate) fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let dir = tempfile::Builder::new().prefix("gowk-crash-").tempdir_in(memory);
@@ -142,7 +142,7 @@ impl<'s> Examiner<'s> {
         }
     }
 
-    /// The process dies at each moment with nothing flushed; another one recovers what memory shows; then the power
+    /// At each moment, the process dies with nothing flushed; another process recovers what memory shows; then the power
     /// fails.
     pub(crate) fn deaths(&mut self, history: &History, from: usize) {
         let mut medium = Medium::at(history, from);
@@ -157,7 +157,7 @@ impl<'s> Examiner<'s> {
         }
     }
 
-    /// Opens the filter in the folder, and cuts the power during that.
+    /// Opens the filter in the folder, and cuts the power during the opening.
     fn recover_and_cut(&mut self, past: History, states: (usize, usize), by: Recoverer, context: &str) {
         let from = past.events.len();
         let (opening, fault, says) = by.means();
@@ -168,7 +168,7 @@ impl<'s> Examiner<'s> {
         let (state, writer) = found.unwrap_or_else(|message| panic!("{}: {context}{message}", self.name));
         let number = self.number(&state, states);
         let number = number.unwrap_or_else(|message| panic!("{}: {context}{message}", self.name));
-        // A state that was seen must stay.
+        // A state that was seen must not be lost.
         recorder.mark(Event::Settled(number));
         recorder.mark(Event::InUse(says));
         let history = recorder.history();
@@ -186,7 +186,7 @@ impl<'s> Examiner<'s> {
         }
     }
 
-    /// The number of the state that was found; fails if it is not an expected one.
+    /// The number of the state that was found. Fails if it is not an expected state.
     fn number(&self, found: &State, (first, last): (usize, usize)) -> Result<usize, String> {
         let numbers = (first..=last).find(|number| self.states[*number] == *found);
         numbers.ok_or_else(|| format!("found {found:?}, expected one of {:?}", &self.states[first..=last]))
@@ -239,7 +239,7 @@ impl<'s> Examiner<'s> {
             .map_err(|message| format!("the file alone: {message}"))
     }
 
-    /// Opens the image in the folder, checks it, commits something more, and checks it again.
+    /// Opens the image in the folder, checks it, makes another commit, and checks it again.
     fn works(&self, image: &Image, states: (usize, usize), opening: Opening) -> Result<usize, String> {
         let path = self.dir.path().join(FILTER);
         let options = Options::new();
@@ -252,7 +252,7 @@ impl<'s> Examiner<'s> {
             (None, Some(_)) => options.open_existing(&path).map_err(told)?,
         };
         let fresh = key(1000 + image.0.len() as u64);
-        // At the filter's own time: by the clock, all its keys would be forgotten.
+        // At the filter's own time: by the clock, it would forget all its keys.
         let before = writer.info().map_err(told)?;
         if let Some(time) = before.time {
             writer.insert_at(fresh, UNIX_EPOCH + Duration::from_millis(time)).map_err(told)?;
@@ -268,7 +268,7 @@ impl<'s> Examiner<'s> {
             found.filter.map_or((0, 0), |filter| (filter.commit, filter.copies.values().sum::<u32>()));
         let info = reader.info().map_err(told)?;
         let clean = reader.verify(&|_, _| {}).map_err(told)?.is_clean();
-        // A forgetting filter may hold expired entries too.
+        // A forgetting filter may also hold expired entries.
         let entries = if info.kind == gowk::Kind::Forgetting {
             info.copies.max(u64::from(entries) + 1)
         } else {
@@ -309,7 +309,8 @@ const fn kept(kept: bool) -> Fate {
     if kept { Fate::Kept } else { Fate::Lost }
 }
 
-/// All subsets of a few operations. Of many: each prefix, all but each one, each one alone, and some at random.
+/// All subsets of a few operations. Of many operations: each prefix, all but each one, each one alone, and some subsets
+/// at random.
 fn subsets(units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     let count = units.len();
     if count <= all_subsets() {
@@ -326,8 +327,8 @@ fn subsets(units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     all
 }
 
-/// Images in which the last operation is torn in every way, with all, none or some of the others; and images with several
-/// torn operations.
+/// Images in which the last operation is torn in every way, with all, none or some of the other operations; and images
+/// with several torn operations.
 fn tears(medium: &Medium<'_>, units: &[Unit], random: &mut Random) -> Vec<Vec<Fate>> {
     let mut all = Vec::new();
     let Some((last, others)) = units.split_last() else { return all };

@@ -1,4 +1,4 @@
-//! Fails each call of a script once, and goes on as the specification says (6.9).
+//! Fails each call of a script once, and continues as the specification says (6.9).
 
 use std::fmt;
 use std::io;
@@ -11,25 +11,25 @@ use super::record::Fault;
 use super::script::{Run, Script, Step};
 use super::state::{Opening, State};
 
-/// What a user does after a failed commit that left the transaction whole.
+/// A user's reaction to a failed commit that left the transaction whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     CommitAgain,
     RollBack,
 }
 
-/// How a script went on after a failure.
+/// How a script continued after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Outcome {
     /// The call was made again, and succeeded.
     Repeated,
-    /// The transaction was whole, and was committed by a second try.
+    /// The transaction was whole, and a second attempt committed it.
     CommittedAgain,
     /// The transaction was whole, was rolled back, and was made again.
     RolledBack,
-    /// The writer was poisoned; after reopening, the state before was there.
+    /// The writer was poisoned. After reopening, the filter had the previous state.
     PoisonedBefore,
-    /// The writer was poisoned; after reopening, the transaction was there.
+    /// The writer was poisoned. After reopening, the filter had the transaction.
     PoisonedAfter,
     /// No error was returned, as nothing depends on the call.
     Unnoticed,
@@ -48,9 +48,9 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What happened to one call.
+/// The result for one failed call.
 pub(crate) struct Struck {
-    /// What failed: `sync journal`.
+    /// The call that failed: `sync journal`.
     pub(crate) call: String,
     /// The step in which it failed.
     pub(crate) step: &'static str,
@@ -58,11 +58,11 @@ pub(crate) struct Struck {
     pub(crate) images: usize,
 }
 
-/// What the specification allows (6.5 and 6.9): a transaction that cannot be in doubt stays whole; after a
-/// failed sync, or a failed write to what is published, the writer is poisoned.
+/// What the specification allows (6.5 and 6.9). A transaction that cannot be in doubt stays whole. After a failed sync,
+/// or a failed write to a published file, the writer is poisoned.
 fn allowed(step: &str, call: &str, answer: Answer, kind: io::ErrorKind) -> &'static [Outcome] {
     use Outcome::{CommittedAgain, PoisonedAfter, PoisonedBefore, Repeated, RolledBack, Unnoticed};
-    // Files of a dead writer that cannot be removed are ignored. A reader that cannot recover answers from memory.
+    // Failures to remove a dead writer's files are ignored. A reader that cannot recover answers from memory.
     if call.starts_with("remove") {
         return &[Unnoticed];
     }
@@ -75,20 +75,20 @@ fn allowed(step: &str, call: &str, answer: Answer, kind: io::ErrorKind) -> &'sta
     let (what, at) = call.split_once(' ').unwrap_or((call, ""));
     match (what, at.split(' ').next()) {
         ("sync", Some("journal" | "filter" | "folder")) => &[PoisonedAfter, PoisonedBefore],
-        // The file was made in an edit, and nothing relies on it yet.
+        // An edit created the file, and nothing relies on it yet.
         ("sync", Some("head")) => &[RolledBack],
         ("sync", _) => &[PoisonedBefore],
         ("write", Some("filter")) => &[PoisonedAfter, PoisonedBefore],
-        // A failed append is cut back, unless that fails too.
+        // A failed append is cut back, unless the cut also fails.
         ("append", _) if call.contains(", cut") => &[PoisonedBefore],
         ("append", _) if answer == Answer::CommitAgain => &[CommittedAgain],
         ("append", _) => &[RolledBack],
-        // The journal was being made ready, or this is a part of a checkpoint or publication.
+        // The call prepares the journal, or is part of a checkpoint or publication.
         ("write" | "cut" | "create", Some("journal")) => match answer {
             Answer::CommitAgain => &[CommittedAgain, PoisonedAfter, PoisonedBefore],
             Answer::RollBack => &[RolledBack, PoisonedAfter, PoisonedBefore],
         },
-        // The transaction's own file: an edit makes it, the commit seals and publishes it.
+        // The transaction's own file: an edit writes it, and the commit seals and publishes it.
         ("write" | "rename", _) if answer == Answer::CommitAgain => &[CommittedAgain, RolledBack],
         _ => &[RolledBack],
     }
@@ -106,7 +106,7 @@ const fn name(step: &Step) -> &'static str {
     }
 }
 
-/// How many calls a script makes if none fails.
+/// How many calls a script makes without a failure.
 pub(crate) fn calls(script: &Script) -> usize {
     let dir = scratch();
     let mut run = Run::start(script, dir.path(), None);
@@ -114,7 +114,7 @@ pub(crate) fn calls(script: &Script) -> usize {
     run.recorder.calls()
 }
 
-/// Runs a script with one call failing, then cuts the power in some ways. `None` if the call was not made.
+/// Runs a script with one failing call, then cuts the power in some ways. `None` if the script does not reach the call.
 pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<Struck> {
     let dir = scratch();
     let mut run = Run::start(script, dir.path(), Some(fault));
@@ -131,7 +131,7 @@ pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<St
                 check_error(&error, fault.kind);
                 let said = Said::of(&error, &run);
                 if said == Said::Durable {
-                    // The commit is durable: later power cuts must leave it.
+                    // The commit is durable: later power cuts must not lose it.
                     run.recorder.mark(Event::Acknowledged(run.states.len() - 1));
                 }
                 let outcome = get_over(&mut run, script, step, answer);
@@ -154,14 +154,14 @@ pub(crate) fn strike(script: &Script, fault: Fault, answer: Answer) -> Option<St
     let what = format!("{}, {call} failed in {step} ({fault:?}, {answer:?}): {outcome}", script.name);
     is_right(&run.path, run.now()).unwrap_or_else(|message| panic!("{what}: {message}"));
     let mut examiner = Examiner::new(&what, &run.states);
-    // A failed sync leaves the most states possible.
+    // A failed sync leaves the most possible states.
     let images = if call.starts_with("sync") { 48 } else { 8 };
     examiner.some(&history, cut_from, images, fault.call as u64);
     let images = examiner.images;
     Some(Struck { call, step, outcome, images })
 }
 
-/// What an error says of the commit that was attempted.
+/// What an error says about the attempted commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Said {
     NotThere,
@@ -204,7 +204,7 @@ impl Said {
     }
 }
 
-/// Checks that the error says where and why, and what became of the commit.
+/// Checks that the error says where, why, and what happened to the commit.
 fn check_error(error: &Error, kind: io::ErrorKind) {
     if let Error::Unknown { path, commit, source } | Error::AfterCommit { path, commit, source } = error {
         let message = error.to_string();
@@ -222,7 +222,7 @@ fn check_error(error: &Error, kind: io::ErrorKind) {
     assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
 }
 
-/// Does what a user would do after an error, until the step is done.
+/// Reacts to an error as a user would, until the step is done.
 fn get_over(run: &mut Run, script: &Script, step: &Step, answer: Answer) -> Outcome {
     let attempted = run.states.len() - 1;
     let poisoned =
@@ -274,7 +274,7 @@ fn reopen_writer(run: &mut Run, script: &Script) {
     run.do_step(step).unwrap_or_else(|error| panic!("{}: {error}", script.name));
 }
 
-/// Opens the filter. Returns whether it holds the attempted state, and not the one before.
+/// Opens the filter. Returns whether it holds the attempted state rather than the previous one.
 fn reopened(run: &mut Run) -> bool {
     let found = run.look(Opening::Reader).unwrap();
     let last = run.states.len() - 1;

@@ -1,4 +1,4 @@
-//! A history: the files of a folder at the beginning, and every operation since.
+//! A history: the initial files of a folder, and every operation since.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub(crate) const SECTOR: usize = 512;
 /// Where the live area begins (specification, 5.1).
 pub(crate) const LIVE: usize = 131_072;
 
-/// The range of the live area in a filter of this length. It is stored to through a memory map.
+/// The range of the live area in a filter of this length. Writers store to it through a memory map.
 pub(crate) fn live_area(length: usize) -> Option<Range<usize>> {
     (1..=64_usize).find_map(|regions| {
         let sums = LIVE + (53_248 + 4 * regions).next_multiple_of(4096);
@@ -26,7 +26,7 @@ pub(crate) fn live_area(length: usize) -> Option<Range<usize>> {
     })
 }
 
-/// A file as long as it exists, under any name: an index into [`History::files`].
+/// A file for as long as it exists, under any name: an index into [`History::files`].
 pub(crate) type FileId = usize;
 /// Bytes and their offset.
 pub(crate) type Piece = (usize, Arc<[u8]>);
@@ -38,9 +38,9 @@ pub(crate) enum Change {
     Length(usize),
     /// Extends the file to at least this length.
     Allocate(usize),
-    /// Sectors of an unpublished file, stored to through a map since the last operation.
+    /// Sectors of an unpublished file that were stored to through a map since the last operation.
     Stored(Vec<Piece>),
-    /// Sectors of the live area of a published file, stored to in the same way.
+    /// Sectors of the live area of a published file that were stored to through a map since the last operation.
     StoredLive(Vec<Piece>),
 }
 
@@ -57,16 +57,16 @@ pub(crate) enum Event {
     Change(FileId, Change),
     Naming(Naming),
     Sync(FileId),
-    /// A sync that returned an error. What it should have settled is never settled.
+    /// A sync that returned an error. The changes that it should have settled are never settled.
     SyncFailed(FileId),
     SyncDir,
-    /// From here on a power cut may leave the state with this number.
+    /// From here on, a power cut may leave the state with this number.
     Began(usize),
-    /// From here on a power cut may leave only this state or later ones.
+    /// From here on, a power cut may leave only this state or later ones.
     Acknowledged(usize),
-    /// From here on a power cut may leave only this state.
+    /// From here on, a power cut may leave only this state.
     Settled(usize),
-    /// From here on the filter's file must say this.
+    /// From here on, the filter's file must say this.
     InUse(InUse),
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum InUse {
     Yes,
     /// Its writer closed it.
     No,
-    /// Either, as somebody is just changing it.
+    /// Either: a process is just changing it.
     Changing,
 }
 
@@ -87,14 +87,14 @@ impl Event {
     }
 }
 
-/// A folder at the beginning, and what was done to it.
+/// The initial state of a folder, and the operations on it.
 #[derive(Clone)]
 pub(crate) struct History {
     pub(crate) files: Vec<Arc<Vec<u8>>>,
-    /// At the beginning.
+    /// The initial names.
     pub(crate) names: BTreeMap<String, FileId>,
     pub(crate) events: Vec<Event>,
-    /// The states that a power cut may leave, at the beginning.
+    /// The states that a power cut at the beginning may leave.
     pub(crate) states: (usize, usize),
 }
 
@@ -105,7 +105,7 @@ impl fmt::Debug for History {
 }
 
 impl History {
-    /// The history of a folder that is wholly on the medium.
+    /// The history of a folder that is entirely on the medium.
     pub(crate) fn of(image: &Image, state: usize) -> Self {
         let files = image.0.values().map(|(_, content)| content.clone()).collect();
         let names = image.0.keys().cloned().zip(0..).collect();
@@ -117,7 +117,7 @@ impl History {
         Self { events: self.events[..position].to_vec(), ..self.clone() }
     }
 
-    /// The names that all processes see at the end, on the medium or not.
+    /// The names that all processes see at the end, whether on the medium or not.
     pub(crate) fn names_now(&self) -> BTreeMap<String, FileId> {
         let mut names = self.names.clone();
         for event in &self.events {
@@ -128,8 +128,8 @@ impl History {
         names
     }
 
-    /// Where a power cut makes a difference: after every event, except before a store (a cut after it allows the same
-    /// and more) and before an acknowledgement (after it more is demanded).
+    /// Where a power cut makes a difference: after every event, except before a store (a cut after it allows at least the
+    /// same images) and before an acknowledgement (a cut after it must keep more).
     pub(crate) fn cuts(&self, from: usize) -> impl Iterator<Item = usize> {
         (from..=self.events.len()).filter(move |position| {
             let next = self.events.get(*position);

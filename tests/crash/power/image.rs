@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::history::{Change, FILTER, FileId, LIVE, Piece, SECTOR, live_area};
 use super::random::Random;
 
-/// The state, the first field of the live area. It is written and synced like the rest of the file.
+/// Length of the state, the first field of the live area. It is written and synced like the rest of the file.
 const STATE: usize = 8;
 const IDLE: &[u8] = b"gowkidle";
 
@@ -27,31 +27,31 @@ pub(crate) enum Fate {
 /// Which part of a write reached the medium.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tear {
-    /// Its first sectors. The file does not become longer for the rest.
+    /// Its first sectors. The missing rest does not lengthen the file.
     First(usize),
     /// All but its first sectors.
     Last(usize),
-    /// Sectors here and there.
+    /// Scattered sectors.
     Sectors(u64),
-    /// Bytes here and there: no write of any size is assumed to be atomic.
+    /// Scattered bytes: no write of any size is assumed to be atomic.
     Bytes(u64),
 }
 
-/// What the live area holds where that is unknown.
+/// The contents of the live area where they are unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fill {
-    /// What was synced last.
+    /// As last synced.
     Old,
-    /// What memory holds.
+    /// As in memory.
     New,
     Zeros,
     Ones,
     Noise(u64),
-    /// Each sector stored to is old, new, or noise.
+    /// Each sector that was stored to is old, new, or noise.
     Mixed(u64),
 }
 
-/// Files by their names.
+/// Files by name.
 #[derive(Clone)]
 pub(crate) struct Image(pub(crate) BTreeMap<String, (FileId, Arc<Vec<u8>>)>);
 
@@ -67,7 +67,7 @@ impl Image {
         Ok(Self(files))
     }
 
-    /// Writes the image into a real folder, as new files; another image there is removed.
+    /// Writes the image into a real folder, as new files. Removes another image there.
     pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
         for entry in dir.read_dir()? {
             fs::remove_file(entry?.path())?;
@@ -75,7 +75,7 @@ impl Image {
         self.0.iter().try_for_each(|(name, (_, content))| fs::write(dir.join(name), content.as_slice()))
     }
 
-    /// Whether the filter, if there is one, says that no writer has it open.
+    /// Whether the filter says that no writer has it open; `None` without a filter.
     pub(crate) fn is_idle(&self) -> Option<bool> {
         let (_, content) = self.0.get(FILTER)?;
         Some(content.get(LIVE..)?.starts_with(IDLE))
@@ -92,7 +92,7 @@ impl Image {
         hasher.digest128()
     }
 
-    /// A digest, equal for equal names and bytes; the live area after the state is left out.
+    /// A digest, equal for equal names and bytes. It excludes the live area after the state.
     pub(crate) fn digest(&self) -> u128 {
         let mut hasher = Xxh3::new();
         for (name, (_, content)) in &self.0 {
@@ -110,7 +110,7 @@ impl Image {
     }
 }
 
-/// Applies to a file as much of a change as its fate says.
+/// Applies as much of a change to a file as its fate says.
 pub(crate) fn apply(change: &Change, content: &mut Vec<u8>, fate: Fate) {
     let before = content.len();
     match change {
@@ -122,7 +122,7 @@ pub(crate) fn apply(change: &Change, content: &mut Vec<u8>, fate: Fate) {
         }
     }
     if let (Fate::Torn(Tear::Bytes(seed)), Change::Allocate(_)) = (fate, change) {
-        // Only what lies beyond the old end is allocated.
+        // Only the part beyond the old end is allocated.
         Random::new(seed).fill(&mut content[before..]);
     }
 }
@@ -135,7 +135,7 @@ fn write(content: &mut Vec<u8>, at: usize, bytes: &[u8], fate: Fate) {
         }
         content[range.clone()].copy_from_slice(&bytes[range.start - at..range.end - at]);
     };
-    // The part of the write in one sector of the file.
+    // The part of the write that lies in one sector of the file.
     let sector = |number: usize| (at / SECTOR + number) * SECTOR;
     match fate {
         Fate::Lost => {}
@@ -164,8 +164,8 @@ fn write(content: &mut Vec<u8>, at: usize, bytes: &[u8], fate: Fate) {
     }
 }
 
-/// Fills the live area after the state: all of it unless the state says "idle", as nothing in the area may be believed
-/// then; else only the sectors stored to since the last sync.
+/// Fills the live area after the state. If the state says "idle", fills only the sectors stored to since the last sync;
+/// otherwise all of it, as readers must then trust nothing in the area.
 pub(crate) fn fill_live(content: &mut Arc<Vec<u8>>, live: Range<usize>, stored: &[&Piece], fill: Fill) {
     let idle = content[live.start..].starts_with(IDLE);
     if fill == Fill::Old || idle && stored.is_empty() {

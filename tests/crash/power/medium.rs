@@ -1,9 +1,9 @@
 //! The medium: what a power cut leaves of a history.
 //!
 //! Assumptions (section 10 of the specification): a sync of a file settles all earlier changes of that file, and nothing
-//! else. A sync of the folder settles its names. A change that is not settled may be on the medium or not, in any
-//! order: a write in any part, a change of names as a whole. After a failed sync, the changes that it should have
-//! settled stay unsettled for good: later syncs of that file do not cover them.
+//! else. A sync of the folder settles its names. An unsettled change may be on the medium or not, in any order: any part
+//! of a write, a change of names only as a whole. After a failed sync, the changes that it should have settled stay
+//! unsettled for good: later syncs of that file do not cover them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,11 +24,11 @@ pub(crate) struct Unit {
 pub(crate) enum Kind {
     Naming,
     Change,
-    /// All changes of a file that never had another than a temporary name: nobody reads it.
+    /// All changes of a file that only ever had a temporary name: nobody reads it.
     Temporary(FileId),
 }
 
-/// One file: its settled contents, and the changes since.
+/// One file: its settled contents, and the changes since then.
 #[derive(Clone)]
 struct OnMedium {
     base: Arc<Vec<u8>>,
@@ -45,7 +45,7 @@ struct Done {
 enum Certainty {
     /// The next sync settles it.
     Open,
-    /// A sync failed to settle it. Later ones do not settle it either.
+    /// A sync failed to settle it. Later syncs do not settle it either.
     Never,
     Settled,
 }
@@ -79,7 +79,7 @@ impl<'h> Medium<'h> {
         medium
     }
 
-    /// Moves on to a later moment.
+    /// Advances to a later moment.
     pub(crate) fn advance(&mut self, position: usize) {
         for event in self.position..position {
             match &self.history.events[event] {
@@ -121,8 +121,8 @@ impl<'h> Medium<'h> {
         let history = self.history;
         let OnMedium { base, tail } = &mut self.files[file];
         for done in tail.iter_mut().filter(|done| done.certainty == Certainty::Open) {
-            // The recorder cannot see a store of the bytes that are there already, which would make the next sync
-            // cover what a failed one did not. So any successful sync settles stores.
+            // The recorder cannot see a store of bytes that are already there, and the next sync would seem to cover
+            // changes that a failed one did not. So any successful sync settles stores.
             let live = matches!(&history.events[done.event], Event::Change(_, Change::StoredLive(_)));
             if certainty == Certainty::Settled || !live {
                 done.certainty = certainty;
@@ -136,7 +136,7 @@ impl<'h> Medium<'h> {
         }
     }
 
-    /// The unsettled changes in their order, without the live area.
+    /// The unsettled changes in order, without the live area.
     pub(crate) fn units(&self) -> Vec<Unit> {
         let naming = self.naming.iter().map(|event| Unit { event: *event, kind: Kind::Naming });
         let mut units: Vec<Unit> = naming.collect();
@@ -154,7 +154,7 @@ impl<'h> Medium<'h> {
         units
     }
 
-    /// Names that may lead to a file after a power cut.
+    /// The names that may lead to a file after a power cut.
     fn possible_names(&self, file: FileId) -> BTreeSet<&String> {
         let settled = self.names.iter().filter(|(_, named)| **named == file).map(|(name, _)| name);
         let open = self.naming.iter().map(|event| self.naming(*event));
@@ -169,7 +169,7 @@ impl<'h> Medium<'h> {
         self.history.describe(unit.event)
     }
 
-    /// The bytes that a unit writes, if there are enough of them to be torn.
+    /// The bytes that a unit writes, if enough to be torn.
     pub(crate) fn written(&self, unit: Unit) -> Option<usize> {
         match self.history.events.get(unit.event)? {
             Event::Change(_, Change::Write((_, bytes))) if unit.kind == Kind::Change => Some(bytes.len()),
@@ -177,7 +177,7 @@ impl<'h> Medium<'h> {
         }
     }
 
-    /// The image in which the units have these fates, and the live area is as last synced.
+    /// The image in which the units have these fates. The live area is as last synced.
     pub(crate) fn image(&self, units: &[Unit], fates: &[Fate]) -> Image {
         let mut names = self.names.clone();
         let mut fate_of: BTreeMap<usize, Fate> = BTreeMap::new();
@@ -215,7 +215,7 @@ impl<'h> Medium<'h> {
         content
     }
 
-    /// Checks that the filter's file in an image says rightly whether it is in use.
+    /// Checks that the filter's file in an image says correctly whether it is in use.
     pub(crate) fn says_truly(&self, image: &Image) -> bool {
         match (image.is_idle(), self.in_use) {
             (None, _) | (_, InUse::Changing) => true,
@@ -223,7 +223,7 @@ impl<'h> Medium<'h> {
         }
     }
 
-    /// What all processes see: every change, settled or not.
+    /// The files as all processes see them: every change, settled or not.
     pub(crate) fn memory(&self) -> Image {
         let units = self.units();
         let mut image = self.image(&units, &vec![Fate::Kept; units.len()]);
@@ -231,7 +231,7 @@ impl<'h> Medium<'h> {
         image
     }
 
-    /// Fills the live area of the image's filter with what may be there.
+    /// Fills the live area of the image's filter with possible contents.
     pub(crate) fn fill(&self, image: &mut Image, fill: Fill) {
         let Some((file, content)) = image.0.get_mut(FILTER) else { return };
         let Some(live) = live_area(content.len()) else { return };

@@ -9,7 +9,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Seeded by several words, mixed so that neighbours get unlike sequences.
+    /// Seeded by several words, mixed so that neighbours get different sequences.
     pub(crate) fn of(words: &[u64]) -> Self {
         words.iter().fold(Self(words.len() as u64), |mut random, word| Self(random.next() ^ word))
     }

@@ -1,4 +1,4 @@
-//! A disk that records every operation, and fails when told to.
+//! A disk that records every operation, and fails on request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,7 +21,7 @@ pub(crate) struct Fault {
     /// The number of the call, counted over all calls.
     pub(crate) call: usize,
     pub(crate) kind: io::ErrorKind,
-    /// The call after it fails too.
+    /// Whether the next call also fails.
     pub(crate) twice: bool,
 }
 
@@ -55,7 +55,8 @@ struct Recording {
     struck: Option<String>,
 }
 
-/// The contents of a file by its recorded operations. The real file differs by what was stored through maps.
+/// The contents of a file according to its recorded operations. The real file differs where stores through maps changed
+/// it.
 struct Seen {
     handle: File,
     content: Vec<u8>,
@@ -68,7 +69,7 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// Goes on with a history whose end is the present state of `dir`.
+    /// Continues a history whose end is the present state of `dir`.
     pub(crate) fn new(
         dir: &Path,
         history: History,
@@ -89,7 +90,7 @@ impl Recorder {
         self.recording.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Records an event that the tests know of, and the disk does not.
+    /// Records an event that the test knows, and the disk does not.
     pub(crate) fn mark(&self, event: Event) {
         let mut recording = self.lock();
         recording.find_stores();
@@ -194,8 +195,8 @@ impl Recording {
         self.history.events.push(Event::Naming(naming));
     }
 
-    /// Records what was stored through maps since the last operation: to the live area of the filter, and anywhere in
-    /// unpublished files.
+    /// Records stores through maps since the last operation: to the live area of the filter, and anywhere in unpublished
+    /// files.
     fn find_stores(&mut self) {
         // In the order of the files' creation, as temporary names are random.
         let named: BTreeMap<FileId, String> =
@@ -289,7 +290,7 @@ impl Disk for Recorder {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         let name = self.name_of(file);
-        // The head of a new file is synced before the file has room for more.
+        // The head of a new file is synced before more room is allocated for the file.
         let is_head = role(&name) == "new file" && file.metadata()?.len() <= 16;
         match self.call(if is_head { "sync head of" } else { "sync" }, &name, None) {
             Ok(mut recording) => {

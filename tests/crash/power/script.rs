@@ -1,4 +1,4 @@
-//! Scripts: the steps that a test takes with a filter, and the states that must result.
+//! Scripts: the steps that a test performs on a filter, and the states that must result.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::state::{Contents, Opening, State, Until, key, look, open_and_look};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Edit {
     Insert(u64),
-    /// A set cannot remove: it inserts the key with the number 10 higher instead. In a forgetting filter a day passes, and
-    /// then that key is inserted and refreshed.
+    /// A set cannot remove: it inserts the key with the number 10 higher instead. In a forgetting filter, a day passes,
+    /// and then that key is inserted and refreshed.
     Remove(u64),
     Set(&'static str, &'static [u8]),
     Unset(&'static str),
     Grow,
-    /// Makes a checkpoint of the commits before; the transaction goes on.
+    /// Makes a checkpoint of the earlier commits; the transaction continues.
     Checkpoint,
 }
 
@@ -34,18 +34,18 @@ pub(crate) enum Step {
     /// Makes changes, and rolls them back.
     Abandon(Vec<Edit>),
     Close,
-    /// Creates an empty filter over the old one, and goes on as its writer.
+    /// Creates an empty filter over the old one, and continues as its writer.
     Replace,
     Read,
 }
 
-/// The folder before the first step.
+/// The initial state of the folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Start {
     Nothing,
     /// No filter, but a journal with commits, and the files of a dead creator.
     StrayJournal,
-    /// A filter whose writer closed it.
+    /// A filter that its writer closed.
     Closed,
     /// A closed filter whose journal was removed.
     WithoutJournal,
@@ -57,7 +57,7 @@ pub(crate) enum Start {
     Moved,
 }
 
-/// Steps that are recorded, fail, or are cut short by the power.
+/// Steps that are recorded, made to fail, or cut short by the power.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) name: &'static str,
@@ -75,8 +75,8 @@ const STALE: (&str, u64) = ("f.gowk-gowk-new-00000000000000ab", 0xab);
 const SEED: u64 = 1;
 const OTHER_SEED: u64 = 2;
 
-/// Keys of a forgetting filter are seen from this day on, and forgotten three days later. The filter's days are in the past,
-/// so that the clock of a program that goes on is right.
+/// Keys of a forgetting filter are seen from this day on, and forgotten three days later. The filter's days are in the
+/// past, so that the clock of a later program is right.
 const FIRST_DAY: u64 = 20_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -87,14 +87,14 @@ fn noon(day: u64) -> SystemTime {
 
 fn options(kind: Kind, capacity: u64) -> Options {
     let options = match kind {
-        // Epochs of a day.
+        // Epochs have one day.
         Kind::Forgetting => Options::new().forget_after(14 * DAY).refresh(true),
         kind => Options::new().kind(kind),
     };
     options.capacity(capacity).slots_per_bucket(SlotsPerBucket::Two).seed(SEED)
 }
 
-/// A script under way.
+/// A script while it runs.
 pub(crate) struct Run {
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) path: PathBuf,
@@ -124,7 +124,7 @@ impl Run {
         Self { recorder, path, kind: script.kind, options, writer: None, durable: states.len() - 1, states }
     }
 
-    /// The state that the next commit makes durable, if it is made.
+    /// The state that the next commit makes durable, if it succeeds.
     fn begin(&mut self, next: Contents) -> usize {
         self.states.push(State { filter: Some(next) });
         self.recorder.mark(Event::Began(self.states.len() - 1));
@@ -146,7 +146,7 @@ impl Run {
         &self.states[self.durable]
     }
 
-    /// Opens the filter through the recorder and looks at it.
+    /// Opens the filter through the recorder and reads its state.
     pub(crate) fn look(&self, opening: Opening) -> Result<State, String> {
         open_and_look(&self.path, &self.options, opening).map(|(state, _)| state)
     }
@@ -194,7 +194,8 @@ impl Run {
             }
             Step::Read => {
                 let mut found = self.look(Opening::Reader);
-                // A reader that a full disk keeps from recovering answers from memory, beside a partly written superblock.
+                // If a full disk prevents a reader from recovering, it answers from memory, beside a partly written
+                // superblock.
                 let in_part = "superblock_damaged: true";
                 if self.recorder.struck().is_some()
                     && found.as_ref().is_err_and(|told| told.contains(in_part))
@@ -229,7 +230,7 @@ impl Run {
         self.writer.as_mut().expect("the script must open a writer first")
     }
 
-    /// Changes the filter in an open transaction. Returns what it must then hold.
+    /// Changes the filter in an open transaction. Returns what the filter must then hold.
     fn edit(&mut self, edits: &[Edit]) -> gowk::Result<Contents> {
         let before = self.now().filter.clone();
         let new = Contents { kind: self.kind, seed: SEED, ..Contents::default() };
@@ -248,7 +249,7 @@ fn apply(edit: Edit, writer: &mut Writer, next: &mut Contents) -> gowk::Result<(
     match edit {
         Edit::Insert(number) if next.kind == Kind::Forgetting => {
             let today = next.time.map_or(FIRST_DAY, |time| time / DAY.as_millis() as u64);
-            // The keys of even numbers were seen twelve days ago, and expire in three days.
+            // Keys with even numbers were seen twelve days ago, and expire in three days.
             let seen = if number % 2 == 0 { today - 12 } else { today };
             let is_new = !next.copies.contains_key(&number);
             let outcome = writer.insert_at(&key(number), noon(seen))?;
@@ -277,7 +278,7 @@ fn apply(edit: Edit, writer: &mut Writer, next: &mut Contents) -> gowk::Result<(
             let Until(until) = &mut next.until;
             until.retain(|_, day| *day > today);
             next.copies.retain(|number, _| until.contains_key(number));
-            // An odd number: that key is seen today, so that the filter comes to this day.
+            // An odd number: that key is seen today, so that the filter reaches this day.
             apply(Edit::Insert(number | 1), writer, next)?;
             apply(Edit::Insert((number + 10) & !1), writer, next)?;
         }
@@ -304,7 +305,7 @@ fn apply(edit: Edit, writer: &mut Writer, next: &mut Contents) -> gowk::Result<(
     Ok(())
 }
 
-/// The history of a folder that is on the medium, with other names for its files.
+/// The history of a folder that is on the medium, in which its files get other names.
 fn moved(now: History) -> History {
     let names = now.names.iter().map(|(name, file)| (format!("before-{name}"), *file)).collect();
     let rename = |(name, file): (&String, &usize)| {
@@ -315,7 +316,7 @@ fn moved(now: History) -> History {
     History { names, events, states: (0, 1), ..now }
 }
 
-/// Makes `dir` the folder that a script starts from. Returns what the filter holds.
+/// Puts `dir` into a script's initial state. Returns what the filter holds.
 fn prepare(start: Start, kind: Kind, options: &Options, dir: &Path) -> State {
     if start == Start::Nothing {
         return State::default();
@@ -333,7 +334,7 @@ fn prepare(start: Start, kind: Kind, options: &Options, dir: &Path) -> State {
     if start == Start::Crashed || start == Start::StrayJournal {
         let image = Image::read(dir).unwrap();
         drop(writer);
-        // Copies, which nobody has locked.
+        // Copies, which no process has locked.
         image.write(dir).unwrap();
         let (name, number) = STALE;
         let left = [b"gowkmake".as_slice(), &number.to_le_bytes(), &[1; 5000]].concat();

@@ -6,17 +6,17 @@ use std::path::Path;
 use gowk::{Error, Info, Kind, Lookup, Metadata, Options, Reader, Writer};
 
 /// How many keys the tests look up. With two slots a bucket, one lookup in 10^9 is a false positive. The seeds are fixed,
-/// and none of these keys is one.
+/// and none of these keys is a false positive.
 pub(crate) const KEYS: u64 = 48;
 
 pub(crate) const fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-/// All that a filter holds.
+/// The contents of a folder's filter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct State {
-    /// `None` where there is no filter.
+    /// `None` if there is no filter.
     pub(crate) filter: Option<Contents>,
 }
 
@@ -26,18 +26,18 @@ pub(crate) struct Contents {
     pub(crate) seed: u64,
     pub(crate) commit: u64,
     pub(crate) generation: u32,
-    /// The copies of each key; 1 unless it counts.
+    /// The copies of each key; 1 in filters that do not count.
     pub(crate) copies: BTreeMap<u64, u32>,
     /// The time of a forgetting filter.
     pub(crate) time: Option<u64>,
     pub(crate) until: Until,
-    /// 0 in a forgetting filter, where a refresh may store an entry beside another one.
+    /// 0 in a forgetting filter, in which a refresh may store an entry beside another one.
     pub(crate) inserted: u64,
     pub(crate) removed: u64,
     pub(crate) metadata: BTreeMap<String, Vec<u8>>,
 }
 
-/// The days on which the keys of a forgetting filter expire. They cannot be read from a file, so all are equal.
+/// The days on which the keys of a forgetting filter expire. They cannot be read from a file, so all values are equal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Until(pub(crate) BTreeMap<u64, u64>);
 
@@ -52,7 +52,7 @@ impl Eq for Until {}
 impl Contents {
     fn found(info: &Info, metadata: &Metadata, copies: BTreeMap<u64, u32>) -> Result<Self, String> {
         let entries: u32 = copies.values().sum();
-        // A forgetting filter also holds entries that have expired.
+        // A forgetting filter also holds expired entries.
         let forgets = info.kind == Kind::Forgetting;
         if !forgets && info.copies != u64::from(entries)
             || info.copies < entries.into()
@@ -109,7 +109,7 @@ pub(crate) fn open_and_look(
     }
 }
 
-/// What a reader sees, after it has verified the whole file.
+/// What a reader sees, after verifying the whole file.
 pub(crate) fn read(reader: &Reader) -> Found<State> {
     let mut copies = BTreeMap::new();
     for number in 0..KEYS {
