@@ -111,7 +111,7 @@ impl From<ErrorKind> for gowk_code {
     }
 }
 
-/// Bytes of a message, with its final NUL.
+/// How many bytes a message has, with its final NUL.
 const MESSAGE: usize = 1020;
 
 /// Why a call failed. Lies wherever the caller puts it, usually on the stack, and needs neither initialization nor
@@ -154,14 +154,14 @@ impl From<core::store::Error> for Failure {
 /// The outcome of a call: a number of at least 0.
 pub(crate) type Outcome = Result<i64, Failure>;
 
-/// The number of things, as a call returns it.
+/// The number of things, in the form that a call returns.
 pub(crate) fn count(things: impl TryInto<i64>) -> Outcome {
     Ok(things.try_into().unwrap_or(i64::MAX))
 }
 
 /// Runs a call. A failure, or a panic, is written to `error` and becomes its code.
 pub(crate) fn guarded(error: *mut gowk_error, call: impl FnOnce() -> Outcome) -> i64 {
-    // Nothing of a panicking call is used afterwards: a writer is poisoned by it, and readers are not changed by calls.
+    // A panicking call's data is not used afterwards: the panic poisons a writer, and calls do not change readers.
     let outcome = catch_unwind(AssertUnwindSafe(call));
     let failure = match outcome {
         Ok(Ok(number)) => return number.max(0),
@@ -189,7 +189,7 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic")
 }
 
-/// As much of a message as there is room for, without a part of a character, and without a NUL.
+/// As much of a message as fits, without a partial character, and without a NUL.
 fn cut(message: &str) -> &str {
     let message = message.split('\0').next().unwrap_or_default();
     let ends = (0..MESSAGE).rev().find(|end| message.is_char_boundary(*end));

@@ -6,36 +6,36 @@ use std::path::Path;
 
 use crate::error::{Failure, Outcome};
 
-/// What a handle leads to.
+/// The object behind a handle.
 ///
 /// # Safety
 ///
-/// Unless it is NULL, the pointer came from [`give`] and was not taken back, and nobody changes what it leads to for `'a`.
+/// Unless it is NULL, the pointer came from [`give`] and was not taken back, and nobody changes the object for `'a`.
 pub(crate) unsafe fn borrow<'a, T>(handle: *const T, name: &str) -> Result<&'a T, Failure> {
     // SAFETY: the caller's promise.
     unsafe { handle.as_ref() }.ok_or_else(|| Failure::invalid(format!("{name} is NULL")))
 }
 
-/// Like [`borrow`], to change it.
+/// Like [`borrow`], for changes.
 ///
 /// # Safety
 ///
-/// As for `borrow`, and nobody else uses it for `'a`.
+/// As for `borrow`, and nobody else uses the object for `'a`.
 pub(crate) unsafe fn borrow_mut<'a, T>(handle: *mut T, name: &str) -> Result<&'a mut T, Failure> {
     // SAFETY: the caller's promise.
     unsafe { handle.as_mut() }.ok_or_else(|| Failure::invalid(format!("{name} is NULL")))
 }
 
-/// Makes a handle of what `open` returns, and stores it where `into` leads to; NULL if it fails.
+/// Makes a handle of the object that `open` returns, and stores it at `into`; stores NULL if `open` fails.
 ///
 /// # Safety
 ///
-/// Unless it is NULL, `into` leads to room for a pointer.
+/// Unless it is NULL, `into` points to room for a pointer.
 pub(crate) unsafe fn give<T>(into: *mut *mut T, open: impl FnOnce() -> Result<T, Failure>) -> Outcome {
     if into.is_null() {
         return Err(Failure::invalid("the place for the new handle is NULL"));
     }
-    // SAFETY: the caller's promise; this way the place never holds an old pointer after a failure or a panic.
+    // SAFETY: the caller's promise. This way the place never holds an old pointer after a failure or a panic.
     unsafe { into.write(std::ptr::null_mut()) };
     let handle = Box::into_raw(Box::new(open()?));
     // SAFETY: the caller's promise.
@@ -47,13 +47,13 @@ pub(crate) unsafe fn give<T>(into: *mut *mut T, open: impl FnOnce() -> Result<T,
 ///
 /// # Safety
 ///
-/// Unless it is NULL, the pointer came from [`give`] and was not taken back, and nobody uses it any more.
+/// Unless it is NULL, the pointer came from [`give`] and was not taken back, and nobody uses it afterwards.
 pub(crate) unsafe fn take<T>(handle: *mut T) -> Option<Box<T>> {
     // SAFETY: the caller's promise.
     (!handle.is_null()).then(|| unsafe { Box::from_raw(handle) })
 }
 
-/// A string of the caller's.
+/// A caller's string.
 ///
 /// # Safety
 ///
@@ -66,7 +66,7 @@ unsafe fn string<'a>(string: *const c_char, name: &str) -> Result<&'a CStr, Fail
     Ok(unsafe { CStr::from_ptr(string) })
 }
 
-/// A path, in whatever bytes the file system has.
+/// A path, in any bytes that the file system allows.
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ pub(crate) unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Failure> 
     Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
-/// A name, which is UTF-8.
+/// A name in UTF-8.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What filters say of themselves.
+//! Descriptions of filters.
 
 use core::{Info, Kind};
 
@@ -45,7 +45,7 @@ pub const GOWK_COUNTING: u32 = 1;
 /// A filter that keeps each key for some time.
 pub const GOWK_FORGETTING: u32 = 2;
 
-/// Writes what is known of a filter.
+/// Writes a filter's description.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Keys and arrays of the caller's.
+//! Callers' keys and arrays.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ pub const GOWK_EARLY: u8 = 3;
 /// There was no room for the key; it was not stored.
 pub const GOWK_REFUSED: u8 = 4;
 
-/// A key of an array that was checked.
+/// A checked key of an array.
 #[repr(transparent)]
 pub(crate) struct Checked(gowk_key);
 
@@ -43,8 +43,8 @@ impl AsRef<[u8]> for Checked {
         if length == 0 {
             return &[];
         }
-        // SAFETY: `check` has found that it is neither NULL nor too long; that so many bytes are there is the caller's
-        // promise.
+        // SAFETY: `check` has found that it is neither NULL nor too long. The caller promises that it points to that many
+        // bytes.
         unsafe { std::slice::from_raw_parts(data.cast(), length) }
     }
 }
@@ -57,7 +57,7 @@ fn is_right(key: &gowk_key) -> bool {
 ///
 /// # Safety
 ///
-/// Unless `length` is 0 or `data` NULL, so many bytes are there, and nobody changes them for `'a`.
+/// Unless `length` is 0 or `data` NULL, `data` points to that many bytes, and nobody changes them for `'a`.
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
     match is_right(&gowk_key { data, length }) {
         true if length == 0 => Ok(&[]),
@@ -67,11 +67,11 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a
     }
 }
 
-/// An array of the caller's.
+/// A caller's array.
 ///
 /// # Safety
 ///
-/// Unless `count` is 0 or `first` NULL, so many elements are there, and nobody changes them for `'a`.
+/// Unless `count` is 0 or `first` NULL, `first` points to that many elements, and nobody changes them for `'a`.
 pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize, name: &str) -> Result<&'a [T], Failure> {
     if count == 0 {
         return Ok(&[]);
@@ -98,10 +98,10 @@ pub(crate) unsafe fn keys<'a>(first: *const gowk_key, count: usize) -> Result<&'
     Ok(unsafe { std::slice::from_raw_parts(keys.as_ptr().cast(), keys.len()) })
 }
 
-/// Keys of one part. So many, as an array, stay in a processor's own cache until they are read.
+/// How many keys a part has. As an array, this many stay in a processor's own cache until they are read.
 const TOGETHER: usize = 4096;
 
-/// Keys that lie one after the other, and where each ends. No end is before another, and the last is that of the bytes.
+/// Keys that lie one after the other, and where each ends. The ends never descend, and the last is the end of the bytes.
 pub(crate) struct Packed<'a> {
     bytes: &'a [u8],
     ends: &'a [u64],
@@ -133,8 +133,8 @@ pub(crate) unsafe fn packed<'a>(
 }
 
 impl Packed<'_> {
-    /// Calls with one part of the keys after the other, and the index of its first key, until a call fails. Without
-    /// keys, calls once.
+    /// Calls with one part of the keys after the other, and with the index of its first key, until a call fails. Calls
+    /// once if there are no keys.
     pub(crate) fn in_parts(
         &self,
         mut call: impl FnMut(usize, &[Checked]) -> Result<(), Failure>,
@@ -145,7 +145,7 @@ impl Packed<'_> {
             let ends = &self.ends[first..self.ends.len().min(first + TOGETHER)];
             part.clear();
             part.extend(ends.iter().map(|end| {
-                // It fits, as the last end does.
+                // The cast fits, as that of the last end does.
                 let end = *end as usize;
                 let key = self.bytes.get(begin..end).unwrap_or_default();
                 begin = end;
@@ -160,7 +160,7 @@ impl Packed<'_> {
     }
 }
 
-/// An array that a call writes, one byte a key, all [`GOWK_KNOWN`] at first; empty if the caller gave NULL.
+/// An array for a call's results, one byte a key, at first all [`GOWK_KNOWN`]; empty if the caller passed NULL.
 ///
 /// # Safety
 ///
@@ -176,20 +176,20 @@ pub(crate) unsafe fn results<'a>(first: *mut u8, count: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(first, count) }
 }
 
-/// Copies as many bytes of a value as there is room for, and returns how many it has.
+/// Copies as many bytes of a value as fit, and returns the value's length.
 ///
 /// # Safety
 ///
 /// Unless `buffer` is NULL, there is room for `capacity` bytes, which nobody else uses.
 pub(crate) unsafe fn copy_out(value: &[u8], buffer: *mut c_void, capacity: usize) -> i64 {
     if !buffer.is_null() {
-        // SAFETY: at most so many bytes are written as there is room for; the value is the library's own.
+        // SAFETY: at most as many bytes are written as there is room for; the value is the library's own.
         unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len().min(capacity)) };
     }
     value.len() as i64
 }
 
-/// Notes the result of the key with this index, if the caller wants results.
+/// Stores the result of the key with this index, if the caller wants results.
 pub(crate) fn note(results: &mut [u8], index: usize, result: u8) {
     results.get_mut(index).into_iter().for_each(|place| *place = result);
 }

@@ -1,13 +1,13 @@
-//! The C interface: every function of `gowk.h`, which cbindgen makes of this crate.
+//! The C interface: every function of `gowk.h`, which cbindgen generates from this crate.
 //!
 //! Invariants:
 //!
 //! 1. No panic crosses into C. Every function runs within [`error::guarded`] or cannot panic.
-//! 2. A pointer is looked at only if it is not NULL. That it points to what the header says is the caller's promise,
-//!    and the reason of every `unsafe` block here.
-//! 3. A handle is a `Box`. The call that makes it gives it away, and the call that closes it takes it back.
+//! 2. A pointer is used only if it is not NULL. The caller promises that it points to what the header says; every
+//!    `unsafe` block here relies on that.
+//! 3. A handle is a `Box`. The call that makes it passes it to the caller, and the call that closes it takes it back.
 
-// In the order of the header, which the empty lines keep.
+// In the order of the header, which the empty lines preserve.
 mod error;
 
 mod options;

@@ -91,7 +91,7 @@ pub(crate) unsafe fn or_default(options: *const gowk_options) -> Options {
 
 fn set(options: &mut Options, name: &str, value: &str) -> Outcome {
     let old = std::mem::take(options);
-    // What a failure leaves is what was there.
+    // A failure leaves the old options.
     let kept = old.clone();
     match with(old, name, value) {
         Ok(new) => {

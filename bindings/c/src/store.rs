@@ -12,7 +12,7 @@ use crate::options::{gowk_options, or_default};
 use crate::reader::answered;
 use crate::writer::{OTHERS_INSERTED, inserted};
 
-/// How often a batch is judged again because other commits came first.
+/// How often a batch is judged again after other commits came first.
 const ATTEMPTS: u32 = 32;
 
 /// A store: a folder of filters with versions. Any number of processes may commit to it, and any number of threads may
@@ -88,7 +88,8 @@ unsafe fn token(application: *const c_char, number: u64) -> Result<Option<Token>
     Ok(Some(Token::new(unsafe { text(application, "the application") }?, number)))
 }
 
-/// An update of the newest version or, if this token was committed before, of the version that its commit was based on.
+/// An update of the newest version; or, if this token was already committed, of the version on which its commit was
+/// based.
 fn updated(store: &Store, token: Option<&Token>) -> Result<Update, Error> {
     let Some(token) = token else { return store.update() };
     Ok(store.update_of(store.before(&token.application, token.number)?))
@@ -149,7 +150,7 @@ pub unsafe extern "C" fn gowk_store_insert_batch(
     })
 }
 
-/// `others` says what became of the other keys, if some are refused.
+/// `others` says what happened to the other keys, if some are refused.
 fn insert(update: &mut Update, keys: &[crate::keys::Checked], results: &mut [u8], others: &str) -> Outcome {
     let mut new = 0;
     let refused = update.insert_each(keys, |index| {

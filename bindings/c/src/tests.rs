@@ -1,11 +1,11 @@
 //! Invariants checked:
 //!
-//! 1. `gowk.h` is what cbindgen makes of this crate.
+//! 1. `gowk.h` is what cbindgen generates from this crate.
 //! 2. Every code has a name and a number of its own, and kinds of errors keep their names.
 //! 3. Failures and panics become codes with messages, whatever the caller passes.
 //! 4. Handles may be used by the threads that the header allows.
 //!
-//! `ci` runs what C programs see.
+//! `ci` runs the tests from C programs.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -38,7 +38,7 @@ fn the_header_is_what_cbindgen_makes() {
     assert!(found.contains(&format!("#define GOWK_VERSION \"{}\"", env!("CARGO_PKG_VERSION"))));
 }
 
-/// The error that a call left.
+/// Room for the error of a call.
 struct Left(MaybeUninit<gowk_error>);
 
 impl Left {
@@ -50,7 +50,7 @@ impl Left {
         self.0.as_mut_ptr()
     }
 
-    /// After a call that failed.
+    /// The message after a call that failed.
     fn message(&self) -> String {
         // SAFETY: a call that fails has written it.
         unsafe { CStr::from_ptr(self.0.assume_init_ref().message.as_ptr()) }.to_str().unwrap().to_owned()
@@ -101,7 +101,7 @@ fn panics_and_long_messages_become_codes() {
     let code = guarded(left.place(), || panic!("index {} of 3", 7));
     assert_eq!((name(code), left.message().as_str()), ("panic", "a defect of gowk: index 7 of 3"));
     assert_eq!(name(guarded(null_mut(), || panic!("nobody listens"))), "panic");
-    // Cut before the character that does not fit whole.
+    // Cut before the character that does not fit in full.
     let long = format!("a{}", "ä".repeat(2000));
     guarded(left.place(), || Err(Failure::invalid(long.clone())));
     assert_eq!(left.message(), long[..1019]);
@@ -122,14 +122,14 @@ fn handles_may_be_used_by_the_threads_that_the_header_allows() {
     moved::<gowk_update>();
 }
 
-/// Calls with NULL in every place that must not have it.
+/// Passes NULL in every place that must not have it.
 #[test]
 fn null_is_an_error_and_never_followed() {
     let mut left = Left::new();
     let error = left.place();
     let key: *const c_void = b"key".as_ptr().cast();
     let name_of = c"name".as_ptr();
-    // SAFETY: NULL is allowed to be an error, and everything else is what the header asks for.
+    // SAFETY: the error may be NULL, and all other arguments are as the header requires.
     unsafe {
         let codes = [
             gowk_writer_open(null(), null(), &mut null_mut(), error),
@@ -220,7 +220,7 @@ fn bad_keys_and_names_are_errors_that_say_which() {
     }
 }
 
-/// Ends that descend, and bytes and ends that are NULL, change nothing.
+/// Descending ends, and NULL for bytes or ends, change nothing.
 #[test]
 fn bad_packed_keys_are_errors_before_anything_changes() {
     let dir = tempfile::tempdir().unwrap();
@@ -261,13 +261,13 @@ fn bad_packed_keys_are_errors_before_anything_changes() {
         let code = gowk_writer_insert_packed(writer, bytes, [3, 6, 5].as_ptr(), 3, null_mut(), error);
         assert_eq!(name(code), "invalid");
         assert!(left.message().starts_with("key 2 ends at 5,"), "{}", left.message());
-        // Nothing was inserted: a writer with changes would say so.
+        // Nothing was inserted: closing a writer with changes would fail.
         assert_eq!(gowk_writer_close(writer, left.place()), 0);
         gowk_reader_close(reader);
     }
 }
 
-/// Each option with a value that it takes, and a value that it does not take.
+/// Each option, with a value that it accepts and one that it refuses.
 #[test]
 fn options_take_what_the_header_lists_and_refuse_the_rest() {
     let all = [

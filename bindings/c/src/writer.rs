@@ -115,7 +115,7 @@ pub unsafe extern "C" fn gowk_writer_insert(
 }
 
 fn time(millis: i64) -> SystemTime {
-    // Nothing before 1970 is ever kept.
+    // No key from before 1970 is ever kept.
     UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
@@ -145,10 +145,10 @@ pub unsafe extern "C" fn gowk_writer_insert_at(
     })
 }
 
-/// What becomes of the keys of a batch that are not refused.
+/// What happens to the keys of a batch that are not refused.
 pub(crate) const OTHERS_INSERTED: &str = "the others inserted";
 
-/// What a batch returns, after the keys that were refused were noted.
+/// The return value of a batch, after refused keys were noted.
 pub(crate) fn inserted(
     new: usize,
     refused: Vec<(usize, core::Error)>,
@@ -161,8 +161,8 @@ pub(crate) fn inserted(
     Err(Failure { code: first.kind().into(), message })
 }
 
-/// Inserts keys, and writes which are new. Returns how many are, and the refused keys. A refused key that is not there
-/// counts as new, which nobody sees: with refused keys, no call returns the number.
+/// Inserts keys, and writes which are new. Returns how many are new, and the refused keys. A refused key that is absent
+/// counts as new; nobody sees that, as calls with refused keys do not return the number.
 fn insert_keys(
     writer: &mut Writer,
     keys: &[Checked],
@@ -224,7 +224,7 @@ pub unsafe extern "C" fn gowk_writer_insert_packed(
             (borrow_mut(writer, "the writer")?, packed(bytes, ends, count)?, self::results(results, count))
         };
         let (mut new, mut refused) = (0, Vec::new());
-        // A part with refused keys stops no other.
+        // Refused keys in one part do not stop the next.
         keys.in_parts(|first, keys| {
             let part = results.get_mut(first..).unwrap_or_default();
             let (new_in_part, refused_in_part) = insert_keys(&mut writer.0, keys, part)?;
@@ -460,7 +460,7 @@ pub unsafe extern "C" fn gowk_writer_checkpoint(writer: *mut gowk_writer, error:
     unsafe { done(writer, error, Writer::checkpoint) }
 }
 
-/// Makes a call of the writer that returns nothing.
+/// Makes a call of the writer that returns no value.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! How a version of a store is opened, whole or for one of its shards.
+//! How a version of a store is opened, in full or for one of its shards.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::{failure, options};
 
-/// The options of a store object: part of its pickle.
+/// The options of a store object, which are part of its pickle.
 #[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) copies: Option<PathBuf>,
@@ -23,7 +23,7 @@ impl Asked {
         Ok(options.on_damage(options::on_damage(&self.on_damage)?).clock_is_right(self.clock_is_right))
     }
 
-    /// Opens the store at a version, or at the newest.
+    /// Opens the store at this version, or at the newest.
     pub(crate) fn read(&self, py: Python<'_>, path: &Path, version: Option<u64>) -> PyResult<StoreReader> {
         let options = self.options()?;
         let open = || {
@@ -36,7 +36,7 @@ impl Asked {
         failure::done(py, py.detach(open))
     }
 
-    /// The store, with the folder of copies to read instead of its own files.
+    /// The store, with the folder of copies that replace its own files.
     fn near(&self, store: store::Store) -> store::Store {
         match &self.copies {
             Some(folder) => store.copies(folder),

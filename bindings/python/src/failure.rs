@@ -61,7 +61,7 @@ fn of_filter(py: Python<'_>, error: &Error, message: String) -> PyResult<PyErr> 
     Ok(raised)
 }
 
-/// The library's message, with Python's own remedy where the library names a call of Rust.
+/// The library's message, with Python's own remedy if the library names a call of Rust.
 fn in_python(error: &Error) -> String {
     match error {
         Error::Kind { path, found, wanted, op } => format!(
@@ -103,7 +103,7 @@ fn of_store(py: Python<'_>, error: &store::Error, message: String) -> PyResult<P
     Ok(raised)
 }
 
-/// The exception for a kind of error. An error of the operating system has its `errno` and `filename`.
+/// The exception for a kind of error. An error of the operating system also has its `errno` and `filename`.
 fn of_kind(
     py: Python<'_>,
     kind: ErrorKind,
@@ -215,7 +215,7 @@ fn job_described(py: Python<'_>, error: &gowk_ingest::Error, message: String) ->
     exception(py, "JobSystem", message, &details)
 }
 
-/// A `Writer` or the like that was opened before `os.fork` and is used after it.
+/// A `Writer` or similar object that was opened before `os.fork` and is used after it.
 pub(crate) fn of_other_process(kind: &str, path: &Path) -> PyErr {
     PyRuntimeError::new_err(format!(
         "{}: this {kind} was opened before os.fork() and belongs to the other process; open one here",

@@ -1,5 +1,5 @@
-//! Many keys, from any Python object that holds them, into one operation: in chunks, without the GIL. If the operation
-//! stops early, the exception says which keys were taken.
+//! Feeds many keys, from any Python object that holds them, into one operation: in chunks, without the GIL. If the
+//! operation stops early, the exception says which keys were taken.
 //!
 //! | keys | how they are read |
 //! |---|---|
@@ -22,7 +22,7 @@ use crate::key::{bytes_of, is_of_bytes};
 use crate::process::Calling;
 use crate::rows::{Flat, Rows, is_of_keys};
 
-/// Bytes of keys that are copied at a time.
+/// How many bytes of keys are copied at a time.
 const BYTES: usize = 16 << 20;
 
 /// An operation on keys.
@@ -30,7 +30,7 @@ pub(crate) trait Operation: Send {
     /// The answer for one row; its default is the answer for a null.
     type Answer: Copy + Default + Send + 'static;
 
-    /// What a caller can do with keys that were taken before an error; `None` if the operation changes nothing.
+    /// What a caller can do after an error with the keys taken before it; `None` if the operation changes nothing.
     fn afterwards(&self) -> Option<&'static str> {
         None
     }
@@ -38,7 +38,7 @@ pub(crate) trait Operation: Send {
     /// The rows of one chunk.
     fn rows(&self) -> usize;
 
-    /// Takes some keys and appends one answer a key. After an error, the answers count only if every key has one.
+    /// Takes some keys and appends one answer for each. After an error, the answers are valid only if every key has one.
     fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<Self::Answer>) -> Result<(), Stopped>;
 }
 
@@ -46,9 +46,9 @@ pub(crate) trait Operation: Send {
 pub(crate) enum Stopped {
     /// The filter as a whole failed, and some of the keys may have been taken.
     Failed(store::Error),
-    /// Some keys were refused, and all others taken.
+    /// Some keys were refused, and all other keys were taken.
     Refused { first: usize, refused: usize, cause: gowk::Error },
-    /// The writer cannot be used now. No key was taken.
+    /// The writer is not usable now. No key was taken.
     Raised(PyErr),
 }
 
@@ -64,7 +64,7 @@ impl From<store::Error> for Stopped {
     }
 }
 
-/// Gives all keys to the operation, and returns its answers.
+/// Feeds all keys to the operation, and returns its answers.
 pub(crate) fn feed<O: Operation>(keys: &Bound<'_, PyAny>, operation: O) -> PyResult<Vec<O::Answer>> {
     let mut feeder =
         Feeder { operation, answers: Vec::new(), found: Vec::new(), done: 0, doubtful: 0, refused: None };
@@ -81,11 +81,11 @@ struct Feeder<O: Operation> {
     operation: O,
     answers: Vec<O::Answer>,
     found: Vec<O::Answer>,
-    /// The number of rows that were certainly taken.
+    /// How many rows were certainly taken.
     done: usize,
-    /// The number of rows after them that may have been taken.
+    /// How many rows after them may have been taken.
     doubtful: usize,
-    /// The first refused row up to here, and the number of refused rows.
+    /// The first refused row until now, and how many rows were refused.
     refused: Option<(usize, usize)>,
 }
 
@@ -162,7 +162,7 @@ impl<O: Operation> Feeder<O> {
             }
         }
         drop(calling);
-        // Keys before an item that is not a key are taken, as in earlier chunks.
+        // Keys before an item that is not a key are taken, as those in earlier chunks were.
         if flat.len() > 0 && (stopped.is_none() || self.operation.afterwards().is_some()) {
             self.take(py, &Rows::Flat(&flat))?;
         }
@@ -177,15 +177,14 @@ impl<O: Operation> Feeder<O> {
             drop(calling);
             let array = array.map_err(|error| PyErr::from(pyo3_arrow::error::PyArrowError::from(error)))?;
             let array = column_of(array)?;
-            // Nothing is copied here, so chunks of changes may be larger. Then each region is worked on once for more
-            // keys.
+            // Nothing is copied here, so chunks of changes may be larger. Then more keys share the work on each region.
             let mut most = if self.operation.afterwards().is_some() {
                 4 * self.operation.rows()
             } else {
                 self.operation.rows()
             };
             if let Some(dictionary) = array.as_any_dictionary_opt() {
-                // Each chunk looks at the whole dictionary.
+                // Each chunk reads the whole dictionary.
                 most = most.max(dictionary.values().len());
             }
             for start in (0..array.len()).step_by(most) {
@@ -214,7 +213,7 @@ impl<O: Operation> Feeder<O> {
         let (text, width) = match kind {
             "S" => (false, width),
             "U" => (true, 4 * width),
-            // Bytes of one length, as of digests. Records with fields are no keys.
+            // Bytes of one length, such as digests. Records with fields are no keys.
             "V" if keys.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "names"))?.is_none() => {
                 (false, width)
             }
@@ -278,7 +277,7 @@ impl<O: Operation> Feeder<O> {
     /// Takes one chunk, without the GIL.
     fn take(&mut self, py: Python<'_>, rows: &Rows<'_>) -> PyResult<()> {
         let start = self.answers.len();
-        // An Arrow array of nulls may state any length.
+        // An Arrow array of nulls may claim any length.
         if size_of::<O::Answer>() > 0 && self.answers.try_reserve(rows.len()).is_err() {
             let message = format!("no memory for the answers of {} keys", start + rows.len());
             return Err(PyMemoryError::new_err(message));
@@ -355,8 +354,8 @@ impl<O: Operation> Feeder<O> {
     }
 }
 
-/// Whether NumPy has taken zero bytes from the end of a key that looks like a digest: bytes that are no text, and nearly
-/// all of the width.
+/// Whether NumPy has cut zero bytes off the end of a key that looks like a digest: bytes that are no text, and fill
+/// nearly the whole width.
 fn is_cut_digest(key: &[u8]) -> bool {
     let zeros = key.iter().rev().take_while(|byte| **byte == 0).count();
     let rest = key.get(..key.len() - zeros).unwrap_or_default();

@@ -33,7 +33,7 @@ pub(crate) const fn growth(growth: Growth) -> &'static str {
     }
 }
 
-/// A mapping that does not change.
+/// A read-only mapping.
 pub(crate) fn fixed<'py>(entries: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
     entries.py().import("types")?.getattr("MappingProxyType")?.call1((entries,))
 }
@@ -85,7 +85,7 @@ pub(crate) fn limits<'py>(py: Python<'py>, limits: &Limits) -> PyResult<Bound<'p
     made(py, "Limits", &fields)
 }
 
-/// How a filter or store forgets, and the time that it has come to, in milliseconds.
+/// How a filter or store forgets, and its current time, in milliseconds.
 pub(crate) fn forgetting(
     fields: &Bound<'_, PyDict>,
     retention: Option<Retention>,

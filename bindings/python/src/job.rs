@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-/// The inputs to be read from their start.
+/// The inputs to read from their start.
 fn restarted(given: Option<Bound<'_, PyAny>>) -> PyResult<Vec<PathBuf>> {
     given.map_or_else(|| Ok(Vec::new()), |paths| options::several("restart", &paths, |path| path.extract()))
 }
@@ -214,7 +214,7 @@ impl Job {
     }
 }
 
-/// Calls the caller's function with an event; returns whether to go on.
+/// Calls the caller's function with an event. Returns whether to continue.
 fn told(py: Python<'_>, progress: Option<&Py<PyAny>>, event: &Event<'_>) -> PyResult<bool> {
     py.check_signals()?;
     let Some(progress) = progress else { return Ok(true) };

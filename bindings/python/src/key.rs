@@ -10,8 +10,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 
-/// The bytes of a key: of a bytes-like object, or of the UTF-8 of a `str`. Only bytes-like objects other than `bytes`
-/// are copied, as other threads may change them during the call.
+/// The bytes of a key: a bytes-like object's, or the UTF-8 of a `str`. Of bytes-like objects, all except `bytes` are
+/// copied, as other threads may change them during the call.
 #[inline(always)]
 pub(crate) fn bytes_of<'a>(key: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, NoKey> {
     // Nearly all keys are exactly `str` or `bytes`. Their type shows that without a call into Python, which subclasses
@@ -48,7 +48,7 @@ fn copied(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, NoKey> {
     let not_bytes =
         || NoKey::Type(key.get_type().fully_qualified_name().map_or("?".into(), |name| name.to_string()));
     let buffer = PyUntypedBuffer::get(key).map_err(|_| not_bytes())?;
-    // Numbers of NumPy are buffers too, but of no dimension.
+    // NumPy's numbers are buffers, too, but have no dimension.
     if buffer.dimensions() != 1 || buffer.item_size() != 1 {
         return Err(not_bytes());
     }
@@ -63,7 +63,7 @@ fn copied(key: &Bound<'_, PyAny>) -> Result<Vec<u8>, NoKey> {
     .map_err(|_| not_bytes())
 }
 
-/// Whether an object holds bytes, and not objects or larger numbers.
+/// Whether an object holds bytes, rather than objects or larger numbers.
 pub(crate) fn is_of_bytes(object: &Bound<'_, PyAny>) -> bool {
     let view = PyMemoryView::from(object).and_then(|view| view.getattr("itemsize")?.extract::<usize>());
     view.is_ok_and(|item| item == 1)
@@ -71,7 +71,7 @@ pub(crate) fn is_of_bytes(object: &Bound<'_, PyAny>) -> bool {
 
 /// Why an object is not a key.
 pub(crate) enum NoKey {
-    /// It is of this type, which is neither `str` nor bytes-like.
+    /// It has this type, which is neither `str` nor bytes-like.
     Type(String),
     /// It is a `str` that has no UTF-8.
     Surrogate(PyErr),
@@ -95,7 +95,7 @@ impl NoKey {
     }
 }
 
-/// A path: `str`, `bytes` or an object of either, as `open` takes them.
+/// A path: `str`, `bytes` or a path-like object of either, as `open` accepts them.
 pub(crate) fn fs_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     let named = path.py().import("os")?.call_method1("fspath", (path,))?;
     match named.cast::<PyBytes>() {
@@ -105,7 +105,7 @@ pub(crate) fn fs_path(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
 }
 
 /// Calls `take` with the bytes of the argument `key`.
-// It does not wrap the result of `take`: copying the result into a larger one takes a third of the time of a lookup.
+// Does not wrap the result of `take`: copying the result into a larger one would take a third of the time of a lookup.
 #[inline]
 pub(crate) fn with_key<T>(key: &Bound<'_, PyAny>, take: impl FnOnce(&[u8]) -> PyResult<T>) -> PyResult<T> {
     match bytes_of(key) {

@@ -31,7 +31,7 @@ use std::ffi::OsString;
 use numpy::{Element, PyArray1};
 use pyo3::prelude::*;
 
-/// A NumPy array that takes over the answers.
+/// A NumPy array that takes ownership of the answers.
 fn array_of<T: Element>(py: Python<'_>, answers: Vec<T>) -> Bound<'_, PyAny> {
     PyArray1::from_vec(py, answers).into_any()
 }
@@ -63,7 +63,7 @@ impl Nothing {
 #[pymodule(gil_used = false)]
 fn _gowk(module: &Bound<'_, PyModule>) -> PyResult<()> {
     // The crate `numpy` loads NumPy's functions at the first array, and panics if NumPy is missing or Ctrl-C interrupts
-    // its import. So NumPy is imported before, and the first array is made here.
+    // its import. So NumPy is imported before that, and the first array is made here.
     numpy::get_array_module(module.py())?;
     array_of::<bool>(module.py(), Vec::new());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -10,7 +10,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::failure;
 
-/// One of a few words.
+/// The value of one of a few words.
 fn word<T: Copy>(option: &str, given: &str, words: &[(&str, T)]) -> PyResult<T> {
     let found = words.iter().find(|(word, _)| *word == given);
     found.map(|(_, value)| *value).ok_or_else(|| {
@@ -101,7 +101,7 @@ impl Forgetting {
     }
 }
 
-/// The options that are fixed when a filter or a store is created.
+/// The options that are fixed at the creation of a filter or a store.
 pub(crate) struct Creation<'a> {
     pub(crate) counting: bool,
     pub(crate) forgetting: Forgetting,
@@ -172,7 +172,7 @@ pub(crate) fn like(py: Python<'_>, other: Option<&Reader>) -> PyResult<Options> 
 }
 
 /// All items of a sequence, such as files. Memory grows with the items, not with the length that the sequence claims:
-/// `range(10**12)` claims one, too.
+/// `range(10**12)` also claims one.
 pub(crate) fn several<'py, T>(
     name: &str,
     things: &Bound<'py, PyAny>,

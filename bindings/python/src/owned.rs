@@ -1,7 +1,7 @@
 //! Objects that one process owns and one thread at a time uses: a writer, or an update.
 //!
-//! A thread that holds such an object waits for the GIL only within functions of the caller. A thread that has to wait
-//! for the object releases the GIL first. So no thread waits for one while it holds the other.
+//! A thread that holds such an object waits for the GIL only within functions of the caller. A thread that must wait for
+//! the object first releases the GIL. So no thread waits for one while it holds the other.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -19,18 +19,18 @@ use crate::failure;
 use crate::feed::{Operation, Stopped, feed};
 use crate::process::{attached, generation};
 
-/// Keys of one chunk of inserts or removals. Smaller chunks would be slower: each chunk visits every region that it
-/// touches once.
+/// How many keys one chunk of inserts or removals has. Smaller chunks would be slower: each chunk visits every region
+/// that it touches once.
 const ROWS: usize = 1 << 20;
-/// Keys of one chunk of lookups.
+/// How many keys one chunk of lookups has.
 const ROWS_LOOKED_UP: usize = 1 << 14;
-/// The longest time that a doubling during a single insert keeps the GIL before it lets other threads run.
+/// The longest time for which a doubling during a single insert keeps the GIL before it lets other threads run.
 const BREATH: Duration = Duration::from_millis(5);
 
 thread_local! {
     /// The address of this variable identifies the thread.
     static THREAD: u8 = const { 0 };
-    /// Since when the thread has worked on a filter with the GIL.
+    /// Since when the thread has worked on a filter while holding the GIL.
     static WITH_THE_GIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -38,7 +38,7 @@ fn this_thread() -> usize {
     THREAD.with(|here| std::ptr::from_ref(here).addr())
 }
 
-/// Lets other threads have the GIL for a moment, if this one has had it for [`BREATH`].
+/// Lets other threads have the GIL for a moment, if this one has held it for [`BREATH`].
 pub(crate) fn breathe() {
     if WITH_THE_GIL.get().is_some_and(|since| since.elapsed() > BREATH) {
         attached(|py| py.detach(|| thread::sleep(Duration::from_micros(50))));
@@ -46,18 +46,18 @@ pub(crate) fn breathe() {
     }
 }
 
-/// Something that belongs to the process that opened it, until it is closed.
+/// A value that belongs to the process that opened it, until it is closed.
 pub(crate) struct Owned<T> {
     path: PathBuf,
-    /// The name of its class, for messages.
+    /// The name of the object's class, for messages.
     kind: &'static str,
-    /// What a caller can do with keys that were taken before an exception.
+    /// What a caller can do with the keys taken before an exception.
     afterwards: &'static str,
     generation: u32,
     process: u32,
-    /// `None` once closed.
+    /// `None` after closing.
     thing: Mutex<Option<T>>,
-    /// The thread that holds it, or 0.
+    /// The thread that holds the value, or 0.
     owner: AtomicUsize,
 }
 
@@ -79,7 +79,7 @@ impl<T> Owned<T> {
         Self { path, kind, afterwards, generation: generation(), process: std::process::id(), thing, owner }
     }
 
-    /// Fails if waiting would never end, and in a child of the process that opened it.
+    /// Fails if waiting would never end, and in a child of the process that opened the value.
     pub(crate) fn check(&self) -> PyResult<()> {
         if self.generation != generation() {
             return Err(failure::of_other_process(self.kind, &self.path));
@@ -113,7 +113,7 @@ impl<T> Owned<T> {
 }
 
 impl<T: Send> Owned<T> {
-    /// Does a short piece of work. Keeps the GIL, unless it has to wait for the object.
+    /// Does a short piece of work. Holds the GIL, unless it must wait for the object.
     #[inline]
     pub(crate) fn quickly<R: Send, E: Into<store::Error> + Send>(
         &self,
@@ -148,18 +148,18 @@ impl<T: Send> Owned<T> {
         failure::done(py, py.detach(|| self.on(self.wait(), work))?)
     }
 
-    /// Does work in a thread that does not have the GIL.
+    /// Does work in a thread that does not hold the GIL.
     pub(crate) fn without_the_gil<R>(&self, work: impl FnOnce(&mut T) -> R) -> PyResult<R> {
         self.on(self.wait(), work)
     }
 
-    /// Takes the object out, so that it counts as closed; `None` if it was closed before.
+    /// Takes the object out, so that it counts as closed; `None` if it was already closed.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<T>> {
         self.check()?;
         Ok(py.detach(|| self.wait().thing.take()))
     }
 
-    /// Like [`take`](Self::take), for an object that must not be closed yet.
+    /// Like [`take`](Self::take), for an object that must still be open.
     pub(crate) fn take_open(&self, py: Python<'_>) -> PyResult<T> {
         self.take(py)?.ok_or_else(|| self.closed())
     }
@@ -169,7 +169,7 @@ impl<T: Send> Owned<T> {
         Ok(py.detach(|| self.wait().thing.is_none()))
     }
 
-    /// Gives all keys to `take`, which is called without the GIL and changes something, and returns its answers.
+    /// Feeds all keys to `take`, which changes the object without the GIL, and returns its answers.
     pub(crate) fn change<A: Copy + Default + Send + 'static>(
         &self,
         keys: &Bound<'_, PyAny>,
@@ -179,7 +179,7 @@ impl<T: Send> Owned<T> {
         feed(keys, Batches { owned: self, changes: true, take, answer: std::marker::PhantomData })
     }
 
-    /// Gives all keys to `take`, which is called without the GIL and looks them up, and returns its answers.
+    /// Feeds all keys to `take`, which looks them up without the GIL, and returns its answers.
     pub(crate) fn look_up<A: Copy + Default + Send + 'static>(
         &self,
         keys: &Bound<'_, PyAny>,
@@ -221,7 +221,7 @@ impl<T> Drop for Owned<T> {
     }
 }
 
-/// Some keys into a thing.
+/// A batch operation on the value of an [`Owned`].
 struct Batches<'a, T, A, F> {
     owned: &'a Owned<T>,
     changes: bool,
@@ -246,14 +246,14 @@ where
     }
 
     fn take(&mut self, keys: &[&[u8]], answers: &mut Vec<A>) -> Result<(), Stopped> {
-        // The caller's iterable may have forked, or closed the object.
+        // The caller's iterable may have forked the process, or closed the object.
         self.owned.check().map_err(Stopped::Raised)?;
         let take = |thing: &mut T| (self.take)(thing, keys, answers);
         self.owned.without_the_gil(take).map_err(Stopped::Raised)?
     }
 }
 
-/// Inserts keys; returns which of them are new.
+/// Inserts keys. Returns which of them are new.
 pub(crate) fn insert<B: gowk::Batches<Error: Into<Stopped>>>(
     to: &mut B,
     keys: &[&[u8]],
@@ -272,7 +272,7 @@ pub(crate) fn insert_silently<B: gowk::Batches<Error: Into<Stopped>>>(
     refusals(to.insert_each(keys, |_| {}))
 }
 
-/// Removes one copy of each key; returns which keys had one.
+/// Removes one copy of each key. Returns which keys had a copy.
 pub(crate) fn remove<B: gowk::Batches<Error: Into<Stopped>>>(
     from: &mut B,
     keys: &[&[u8]],
@@ -282,7 +282,7 @@ pub(crate) fn remove<B: gowk::Batches<Error: Into<Stopped>>>(
     from.remove_each(keys, |index| removed[index] = true).map_err(Into::into)
 }
 
-/// Turns the keys of a batch that found no room into [`Stopped::Refused`].
+/// Turns a batch's keys without room into [`Stopped::Refused`].
 fn refusals(outcome: Result<Vec<(usize, gowk::Error)>, impl Into<Stopped>>) -> Result<(), Stopped> {
     let all = outcome.map_err(Into::into)?;
     let refused = all.len();

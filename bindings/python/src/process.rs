@@ -2,17 +2,17 @@
 //!
 //! A child of a fork must not use filters that its parent opened.
 //!
-//! At the interpreter's exit, a daemon thread runs until it asks for the GIL, and then ends. Before Python 3.14 it ends
-//! by `pthread_exit`, which aborts the process if a function of Rust is on the stack. PyO3 halts a thread that asks for
+//! At the interpreter's exit, a daemon thread runs until it requests the GIL, and then ends. Before Python 3.14 it ends
+//! by `pthread_exit`, which aborts the process if a function of Rust is on the stack. PyO3 halts a thread that requests
 //! the GIL after [`Python::detach`]. But a thread that runs Python code called by this module, such as a generator of
-//! keys, asks for the GIL within that code. So:
+//! keys, requests the GIL within that code. So:
 //!
 //! 1. Such code runs within a [`Calling`].
 //! 2. When the interpreter begins to exit, it waits until no other thread is within a [`Calling`], for at most
-//!    [`PATIENCE`]. A thread that would begin a new [`Calling`] waits that long without the GIL, and normally the
+//!    [`PATIENCE`]. A thread that wants to begin a new [`Calling`] waits equally long without the GIL, and normally the
 //!    process ends first.
-//! 3. If the process has not ended after that time, because other functions of `atexit` take long, the thread goes on:
-//!    such a function may wait for it.
+//! 3. If the process has not ended after that time, because other functions of `atexit` take long, the thread continues:
+//!    such a function may be waiting for it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -25,11 +25,11 @@ use pyo3::types::PyDict;
 /// How long the interpreter waits at its exit for a generator that yields nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The number of forks between the process that loaded this module and this one.
+/// How many forks lie between the process that loaded this module and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// The number of threads that run Python code called by this module.
+/// How many threads run Python code called by this module.
 static CALLING: AtomicUsize = AtomicUsize::new(0);
-/// The thread that ends the interpreter, and when it began to.
+/// The thread that ends the interpreter, and when it began that.
 static EXIT: OnceLock<(ThreadId, Instant)> = OnceLock::new();
 
 #[inline(always)]
@@ -88,7 +88,7 @@ impl Drop for Calling {
     }
 }
 
-/// Waits without the GIL, not counted, until the interpreter no longer waits for this thread.
+/// Waits without the GIL, and without being counted, until the interpreter no longer waits for this thread.
 #[cold]
 fn halt(py: Python<'_>, ending: ThreadId, since: Instant) {
     let left = PATIENCE.saturating_sub(since.elapsed());
@@ -99,7 +99,7 @@ fn halt(py: Python<'_>, ending: ThreadId, since: Instant) {
     }
 }
 
-/// Calls Python code from a thread that does not have the GIL. If the interpreter has ended, so has the thread.
+/// Calls Python code from a thread that does not hold the GIL. If the interpreter has ended, so has the thread.
 pub(crate) fn attached<T>(call: impl FnOnce(Python<'_>) -> T) -> T {
     let told = Python::try_attach(|py| {
         let _calling = Calling::begin(py);

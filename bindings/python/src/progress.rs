@@ -1,4 +1,4 @@
-//! Progress functions of the caller; an exception from one ends the operation.
+//! Callers' progress functions. An exception from one ends the operation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 
 use crate::process::attached;
 
-/// The time between two looks for a signal.
+/// The time between two checks for a signal.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 /// The payload that unwinds through the library after the function has raised.
 struct Raised(PyErr);
 
-/// The function to call, and the time of the last look for a signal.
+/// The function to call, and the time of the last check for a signal.
 struct Told {
     progress: Option<Py<PyAny>>,
     looked: Mutex<Instant>,
@@ -45,7 +45,7 @@ impl Told {
     }
 }
 
-/// Does `work` without the GIL. `progress` is called with the amount done and the whole amount. If it raises, or at a
+/// Does `work` without the GIL. Calls `progress` with the amount done and the whole amount. If `progress` raises, or at a
 /// signal such as Ctrl-C, the work ends: the library allows progress functions to panic.
 pub(crate) fn with_progress<T: Send>(
     py: Python<'_>,

@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 #[derive(Default)]
 pub(crate) struct Flat {
     bytes: Vec<u8>,
-    /// Where each row ends. A null has none of the bytes.
+    /// Where each row ends. A null has no bytes.
     ends: Vec<usize>,
     /// The rows that are null, ascending.
     nulls: Vec<u32>,
@@ -45,14 +45,14 @@ impl Flat {
 /// Some rows of keys.
 pub(crate) enum Rows<'a> {
     Flat(&'a Flat),
-    /// Keys of equal width, which NumPy may fill up with NULs.
+    /// Keys of equal width. NumPy may pad them with NULs.
     Fixed {
         bytes: &'a [u8],
         width: usize,
         rows: usize,
         is_padded: bool,
     },
-    /// An array of a type that `is_of_keys` accepts.
+    /// An array of a type accepted by `is_of_keys`.
     Arrow(ArrayRef),
 }
 

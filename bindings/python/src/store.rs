@@ -81,9 +81,9 @@ pub(crate) use update::Update;
 pub(crate) struct Store {
     path: PathBuf,
     asked: Asked,
-    /// The number of the version that it looked into first.
+    /// The number of the version into which the object first looked.
     version: u64,
-    /// Never locked, so that a fork finds no lock that another thread has.
+    /// Never locked, so that a fork does not find a lock held by another thread.
     opened: ArcSwapOption<Opened>,
 }
 
@@ -233,7 +233,7 @@ impl Store {
     /// one process and gone for another.
     ///
     /// Raises:
-    ///     WrongClock: the clock would make the store forget every key at once, or is behind the store's time.
+    /// As text: a path would lose a slash of an address.
     fn update_time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
         let reader = &opened.reader;
@@ -571,7 +571,7 @@ impl Store {
         let store = opened.reader.store();
         let told = with_progress(py, progress, |tell| store.compact(all, tell))?;
         let told = failure::done(py, told)?;
-        // The work is done. If moving to it fails, the next reload raises the error.
+        // The work is done. If moving to the new version fails, the next reload raises the error.
         let _ = self.moved(py);
         described::compacted(py, &told)
     }
@@ -625,7 +625,7 @@ impl Store {
         let sealed = sealed::all(folds)?;
         let opened = self.opened(py)?;
         let told = failure::done(py, py.detach(|| opened.reader.store().commit_folds(&sealed)))?;
-        // The work is done. If moving to it fails, the next reload raises the error.
+        // The work is done. If moving to the new version fails, the next reload raises the error.
         let _ = self.moved(py);
         described::compacted(py, &told)
     }
@@ -694,13 +694,13 @@ impl Store {
     }
 }
 
-/// Whether these keys are not read up by reading them.
+/// Whether these keys can be read a second time.
 fn can_be_read_again(keys: &Bound<'_, PyAny>) -> PyResult<bool> {
-    // Iterators, and readers of Arrow.
+    // Iterators and Arrow readers can be read only once.
     Ok(!keys.hasattr("__next__")? && !keys.hasattr("read_next_batch")?)
 }
 
-/// Refuses the number of a shard that there is not.
+/// Refuses the number of a shard that does not exist.
 fn check_shard(store: &gowk::store::Store, number: u32) -> PyResult<()> {
     let shards = store.description().shards;
     if number < shards {

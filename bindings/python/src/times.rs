@@ -1,4 +1,4 @@
-//! Keys with the times at which they were seen, or with lifetimes, into a forgetting filter or store.
+//! Keys with the times at which they were seen, or with lifetimes, for a forgetting filter or store.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use crate::owned::Owned;
 use crate::process::Calling;
 use crate::{array_of, failure, info};
 
-/// What keeps keys for a time.
+/// A filter or update that keeps keys for a time.
 pub(crate) trait InTime:
     gowk::Batches<Error: Into<Stopped> + Into<store::Error> + Send> + Send
 {
@@ -71,7 +71,7 @@ impl InTime for store::Update {
     }
 }
 
-/// The times that a caller gives, as `gowk._times` understands them.
+/// The times that a caller passes, as `gowk._times` understands them.
 fn times_of(times: &Bound<'_, PyAny>) -> PyResult<Vec<SystemTime>> {
     let py = times.py();
     let _calling = Calling::begin(py);
@@ -82,13 +82,13 @@ fn times_of(times: &Bound<'_, PyAny>) -> PyResult<Vec<SystemTime>> {
     Ok(all.iter().map(time).collect())
 }
 
-/// One time that a caller gives.
+/// One time that a caller passes.
 pub(crate) fn time_of(time: &Bound<'_, PyAny>) -> PyResult<SystemTime> {
     let times = times_of(PyList::new(time.py(), [time])?.as_any())?;
     Ok(times.first().copied().unwrap_or(UNIX_EPOCH))
 }
 
-/// The lifetimes that a caller gives, one a key, or one for all.
+/// The lifetimes that a caller passes, one for each key, or one for all.
 fn lifetimes_of(lifetimes: &Bound<'_, PyAny>, keys: usize) -> PyResult<Vec<Duration>> {
     let py = lifetimes.py();
     let _calling = Calling::begin(py);
@@ -97,13 +97,13 @@ fn lifetimes_of(lifetimes: &Bound<'_, PyAny>, keys: usize) -> PyResult<Vec<Durat
     Ok(all.iter().map(|bytes| Duration::from_millis(u64::from_le_bytes(*bytes))).collect())
 }
 
-/// Keys without the nulls among them, each with its time.
+/// The keys that are not null, each with its time.
 struct Given<T> {
     /// The row of each key.
     rows: Vec<usize>,
     keys: Vec<KeyHash>,
     times: Vec<T>,
-    /// The number of rows.
+    /// How many rows there are.
     count: usize,
 }
 
@@ -116,7 +116,7 @@ fn hashes<T: InTime>(owned: &Owned<T>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<
     })
 }
 
-/// The keys of these hashes, each with its time; `what` is what messages call one.
+/// The keys of these hashes, each with its time; `what` is the word for a time in messages.
 fn given<V>(hashes: Vec<Option<KeyHash>>, times: Vec<V>, what: &str) -> PyResult<Given<V>> {
     let count = hashes.len();
     if count != times.len() {
@@ -129,7 +129,7 @@ fn given<V>(hashes: Vec<Option<KeyHash>>, times: Vec<V>, what: &str) -> PyResult
     Ok(Given { rows, keys, times, count })
 }
 
-/// Which keys are new, as an array; raises if some were refused.
+/// An array that says which keys are new. Raises if some were refused.
 fn complete<'py>(
     py: Python<'py>,
     refused: Vec<(usize, gowk::Error)>,
@@ -147,7 +147,7 @@ fn complete<'py>(
     Err(raised)
 }
 
-/// Inserts keys that are kept for these lifetimes; an array that says which are new.
+/// Inserts keys that are kept for these lifetimes. Returns an array that says which are new.
 pub(crate) fn insert_for<'py, T: InTime>(
     owned: &Owned<T>,
     keys: &Bound<'py, PyAny>,
@@ -164,7 +164,7 @@ pub(crate) fn insert_for<'py, T: InTime>(
     complete(py, refused, &rows, new)
 }
 
-/// Inserts keys that were seen at these times; an object of `gowk.InsertedAt`.
+/// Inserts keys that were seen at these times. Returns a `gowk.InsertedAt`.
 pub(crate) fn insert_at<'py, T: InTime>(
     owned: &Owned<T>,
     keys: &Bound<'py, PyAny>,

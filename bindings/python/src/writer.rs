@@ -217,7 +217,7 @@ impl Writer {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let threads = if self.threads == 1 { String::new() } else { format!(", threads={}", self.threads) };
         let path = self.path.as_os_str().into_pyobject(py)?.repr()?.to_string();
-        // In a child of a fork it is as good as closed.
+        // In a child of a fork the writer is as good as closed.
         if self.owned.is_closed(py).unwrap_or(true) {
             return Ok(format!("<closed gowk.Writer({path})>"));
         }

@@ -1,4 +1,4 @@
-//! The commands: their names, and what runs each.
+//! The commands: their names, and the functions that run them.
 
 mod bloom;
 mod cuckoo;
@@ -10,16 +10,16 @@ mod reserve;
 use crate::reply::Reply;
 use crate::session::{Arguments, Session};
 
-/// What clients ask about a command.
+/// The facts about a command for clients that ask.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Command {
     /// In lower case.
     pub name: &'static str,
-    /// The number of arguments with the name; below 0, the lowest number.
+    /// The number of arguments, including the name; if negative, the least number.
     pub arity: i64,
     /// `write` or `readonly` for commands on filters.
     flag: Option<&'static str>,
-    /// The first and the last argument that is a key, and the distance of keys.
+    /// The first and the last argument that is a key, and the step between keys.
     keys: (i64, i64, i64),
 }
 
@@ -84,7 +84,7 @@ const COMMANDS: &[Command] = &[
 ];
 
 impl Command {
-    /// Whether it may come before the password.
+    /// Whether the command may come before the password.
     pub(crate) fn needs_no_password(&self) -> bool {
         matches!(self.name, "auth" | "hello" | "quit" | "reset")
     }
@@ -94,7 +94,7 @@ impl Command {
         if self.arity < 0 { arguments >= -self.arity } else { arguments == self.arity }
     }
 
-    /// The entry of `COMMAND`.
+    /// The command's entry in `COMMAND`.
     fn described(&self) -> Reply {
         let flags = self.flag.map(Reply::Status).into_iter().collect();
         let (first, last, step) = self.keys;
@@ -104,7 +104,7 @@ impl Command {
     }
 }
 
-/// A text for a message: of a client's argument, some characters.
+/// The first characters of a client's argument, for a message.
 pub(crate) fn shown(argument: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(argument).chars().take(64).collect();
     text.escape_default().to_string()
@@ -114,7 +114,7 @@ pub(crate) fn named(name: &[u8]) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
 }
 
-/// The command of a request, if its number of arguments is right.
+/// The command of a request. Fails if its number of arguments is wrong.
 pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Command, Reply> {
     let name = arguments.at(0);
     let unknown = || Reply::error(format!("unknown command '{}'", shown(name)));

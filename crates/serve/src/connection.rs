@@ -1,7 +1,7 @@
 //! One connection: requests in, replies out, in rounds.
 //!
-//! A round takes all requests that have arrived, within bounds, makes their changes together, and then sends all replies.
-//! A client that does not read its replies holds up its own rounds alone.
+//! A round takes all requests that have arrived, within limits, makes their changes together, and then sends all replies.
+//! A client that does not read its replies delays only its own rounds.
 
 use std::io;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::request::Requests;
 use crate::server::Server;
 use crate::session::{Arguments, Session};
 
-/// The most requests of a round.
+/// How many requests a round has at most.
 const ROUND: usize = 1024;
-/// Bytes of the buffer of a connection that waits for requests.
+/// How many bytes the buffer of a connection has that waits for requests.
 const SMALL: usize = 4 << 10;
-/// The most bytes that are read at a time, and that a connection may hold without asking.
+/// How many bytes are read at a time at most, and how many a connection may hold without asking.
 const LARGE: usize = 64 << 10;
 
-/// Bytes of a connection's buffer beyond [`LARGE`], which count against the bound of all connections together.
+/// A connection's buffer bytes beyond [`LARGE`], which count against the limit of all connections together.
 struct Share<'a> {
     server: &'a Server,
     bytes: usize,
 }
 
 impl Share<'_> {
-    /// Changes the share to what a buffer of this length needs; returns whether there is room.
+    /// Changes the share to the need of a buffer of this length. Returns whether there is room.
     fn resize(&mut self, length: usize) -> bool {
         let (wanted, buffered) = (length.saturating_sub(LARGE), &self.server.counters.buffered);
         if wanted > self.bytes {
@@ -73,7 +73,7 @@ pub(crate) async fn serve(
             return stream.shutdown().await;
         }
         if more {
-            // Others have their turn.
+            // Gives other tasks a turn.
             tokio::task::yield_now().await;
             continue;
         }
@@ -102,7 +102,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Answers the requests that are there as a whole. Returns whether there may be more.
+/// Answers the requests that have arrived in full. Returns whether there may be more.
 async fn round(
     session: &mut Session,
     requests: &mut Requests,

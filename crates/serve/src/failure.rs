@@ -4,15 +4,15 @@ use gowk::{Error, ErrorKind, Kind};
 
 use crate::reply::Reply;
 
-/// What clients of other servers get where no such filter is.
+/// The reply of other servers if there is no such filter.
 pub(crate) const NOT_FOUND: &str = "ERR not found";
 
-/// The reply for a failure. It names the file and the remedy.
+/// The reply for a failure, which names the file and the remedy.
 pub(crate) fn reply(error: &Error) -> Reply {
     match error.kind() {
         ErrorKind::NotFound => Reply::Error(NOT_FOUND.to_owned()),
         ErrorKind::Kind => Reply::Error(format!("WRONGTYPE {error}")),
-        // As Redis calls a disk that it cannot write to.
+        // Redis' word for a disk to which it cannot write.
         ErrorKind::NoSpace | ErrorKind::Unknown | ErrorKind::AfterCommit => {
             Reply::Error(format!("MISCONF {error}"))
         }
@@ -20,7 +20,7 @@ pub(crate) fn reply(error: &Error) -> Reply {
     }
 }
 
-/// The reply where a filter of this kind does not have the command's family.
+/// The reply if a filter of this kind does not support the command's family.
 pub(crate) fn wrong_kind(found: Kind) -> Reply {
     let (kind, family) = match found {
         Kind::Counting => ("counting filter", "CF"),
@@ -33,7 +33,7 @@ pub(crate) fn wrong_kind(found: Kind) -> Reply {
     ))
 }
 
-/// Whether a writer cannot be used any more after this error.
+/// Whether a writer is unusable after this error.
 pub(crate) fn ends_the_writer(error: &Error) -> bool {
     matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! One open filter: a reader for everybody, and a writer once somebody changes it.
+//! One open filter: a reader for everybody, and a writer after the first change.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::failure;
 use crate::reply::Reply;
 use crate::steps::{Outcome, Rules, Step, make};
 
-/// How long an opening waits for the last writer of the same filter to finish.
+/// How long an opening waits for the previous writer of the same filter to finish.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A filter of the folder.
@@ -23,15 +23,15 @@ pub struct Filter {
     pub path: PathBuf,
     pub reader: Reader,
     pub kind: Kind,
-    /// How many keys it takes at most, if it must not grow.
+    /// How many keys the filter may hold, if it must not grow.
     limit: Option<u64>,
     commits: Commits,
     writer: Mutex<Option<SharedWriter>>,
     /// Held while a writer is opened or closed.
     opening: AsyncMutex<()>,
-    /// The folder's second of the last request for it.
+    /// The folder's second at the last request for this filter.
     used: AtomicU64,
-    /// Whether the folder no longer has it: it is closed, and its file may be gone. Set with `opening` held.
+    /// Whether the folder no longer has this filter: it is closed, and its file may be gone. Set with `opening` held.
     gone: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ impl Filter {
         std::mem::replace(&mut *self.writer.lock().unwrap_or_else(PoisonError::into_inner), writer)
     }
 
-    /// The writer; opens it if need be, which takes the filter's lock. `None` if the folder no longer has this filter.
+    /// The writer. Opens it if necessary, which takes the filter's lock. `None` if the folder no longer has this filter.
     pub async fn writer(&self) -> Result<Option<SharedWriter>, Reply> {
         if let Some(writer) = self.open_writer() {
             return Ok(Some(writer));
@@ -103,7 +103,7 @@ impl Filter {
         self.set_writer(Some(writer));
     }
 
-    /// Whether lookups must ask the writer, as it has answered changes that are not committed.
+    /// Whether lookups must ask the writer, because it has answered changes that are not committed.
     pub fn asks_writer(&self) -> bool {
         matches!(self.commits, Commits::Every(_)) && self.open_writer().is_some()
     }
@@ -114,7 +114,7 @@ impl Filter {
         writer.change(steps.len(), move |changes| Ok(make(changes, &steps, rules)))
     }
 
-    /// The reply for a failure of the writer, which is opened anew for the next change if it is of no more use.
+    /// The reply for a failure of the writer. If the writer is unusable, the next change opens a new one.
     pub fn failed(&self, error: &Error) -> Reply {
         if failure::ends_the_writer(error) {
             self.set_writer(None);
@@ -122,7 +122,7 @@ impl Filter {
         failure::reply(error)
     }
 
-    /// The filter's description, with all changes that were answered.
+    /// The filter's description, including all answered changes.
     pub async fn info(&self) -> Result<Info, Reply> {
         if self.asks_writer()
             && let Some(writer) = self.open_writer()
@@ -132,7 +132,7 @@ impl Filter {
         self.reader.info().map_err(|error| failure::reply(&error))
     }
 
-    /// Commits all that waits and gives up the lock, for good: who asks for the key again gets another `Filter`.
+    /// Commits all waiting changes and gives up the lock, for good: the next request for the key gets a new `Filter`.
     pub async fn retire(&self) -> Result<(), Arc<Error>> {
         let _one_at_a_time = self.opening.lock().await;
         self.gone.store(true, Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl Filter {
         }
     }
 
-    /// Removes the filter's files. Fails if another process writes to the filter. Readers keep their maps.
+    /// Removes the filter's files. Fails if another process has it open for writing. Readers keep their maps.
     pub async fn delete(&self) -> Result<(), Reply> {
         let _one_at_a_time = self.opening.lock().await;
         self.gone.store(true, Ordering::Relaxed);
@@ -151,7 +151,8 @@ impl Filter {
         }
         let path = self.path.clone();
         let deleted = blocking(move || {
-            // Its lock keeps other writers away. The empty lock file stays: another process may be waiting for it.
+            // This writer's lock keeps other writers away. The empty lock file remains: another process may be waiting
+            // for it.
             let writer = Options::new().wait(PATIENCE).open_existing(&path)?;
             writer.close()?;
             let remove = |path: &Path| {

@@ -1,4 +1,4 @@
-//! The folder that is served: which filters are in it, and which of them are open.
+//! The served folder: which filters are in it, and which of them are open.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -17,7 +17,7 @@ use crate::filter::Filter;
 use crate::names;
 use crate::reply::Reply;
 
-/// Keys that share a lock wait for each other's opening.
+/// How many locks there are. Keys that share a lock wait for each other's opening.
 const LOCKS: usize = 64;
 
 type Open = HashMap<Vec<u8>, Arc<Filter>>;
@@ -27,17 +27,17 @@ type Open = HashMap<Vec<u8>, Arc<Filter>>;
 pub struct Folder {
     path: PathBuf,
     commits: Commits,
-    /// The most bytes of a new filter's file.
+    /// How many bytes a new filter's file may have at most.
     most_bytes: Option<u64>,
     open: Mutex<Open>,
-    /// Held while a filter is created or first opened, so that all who ask for it wait for that; one for many keys.
+    /// Held while a filter is created or first opened, so that all others who ask for it wait. Many keys share one.
     opening: [AsyncMutex<()>; LOCKS],
-    /// Seconds since the server was started; the sweep counts them.
+    /// Seconds since the server started; the sweep counts them.
     second: AtomicU64,
 }
 
 impl Folder {
-    /// The folder at this path, which must be there.
+    /// The folder at this path, which must exist.
     pub fn new(path: &Path, commits: Commits, most_bytes: Option<u64>) -> std::io::Result<Self> {
         let path = path.canonicalize()?;
         fs::read_dir(&path)?;
@@ -78,7 +78,7 @@ impl Folder {
         Ok(self.path.join(file))
     }
 
-    /// Whether there is a file of this key.
+    /// Whether this key has a file.
     pub fn has(&self, key: &[u8]) -> Result<bool, Reply> {
         Ok(fs::metadata(self.path_of(key)?).is_ok())
     }
@@ -96,7 +96,7 @@ impl Folder {
         }
     }
 
-    /// The filter of a key; opens it if need be.
+    /// The filter of a key. Opens it if necessary.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Arc<Filter>>, Reply> {
         if let Some(filter) = self.find_open(key) {
             return Ok(Some(filter));
@@ -116,7 +116,7 @@ impl Folder {
         }
     }
 
-    /// Adds a filter that was opened, with the lock of its key held.
+    /// Adds an opened filter. The caller holds the lock of its key.
     fn add(&self, filter: Filter) -> Arc<Filter> {
         filter.note_use(self.seconds());
         let filter = Arc::new(filter);
@@ -124,7 +124,7 @@ impl Folder {
         filter
     }
 
-    /// Creates the filter of a key; `None` if it is there already.
+    /// Creates the filter of a key; `None` if it already exists.
     pub async fn create(&self, key: &[u8], options: Options) -> Result<Option<Arc<Filter>>, Reply> {
         let (owned, path, commits) = (key.to_owned(), self.path_of(key)?, self.commits);
         let options = match self.most_bytes {
@@ -150,7 +150,7 @@ impl Folder {
         }
     }
 
-    /// Removes the filter of a key; returns whether there was one.
+    /// Removes the filter of a key. Returns whether there was one.
     pub async fn delete(&self, key: &[u8]) -> Result<bool, Reply> {
         let Some(filter) = self.get(key).await? else { return Ok(false) };
         let deleted = filter.delete().await;
@@ -181,7 +181,8 @@ impl Folder {
         blocking(list).await?.map_err(failed)
     }
 
-    /// Once a second: follows files that were replaced or removed, and closes what nobody has asked for in `idle` seconds.
+    /// Runs once a second: follows files that were replaced or removed, and closes filters without a request for `idle`
+    /// seconds.
     pub async fn sweep(&self, idle: u64) {
         let now = self.second.fetch_add(1, Ordering::Relaxed) + 1;
         for filter in self.all_open() {
@@ -204,7 +205,7 @@ impl Folder {
         }
     }
 
-    /// Commits and closes all filters; returns the failures.
+    /// Commits and closes all filters. Returns the failures.
     pub async fn close(&self) -> Vec<Arc<Error>> {
         let mut failures = Vec::new();
         for filter in self.all_open() {
@@ -215,13 +216,12 @@ impl Folder {
     }
 }
 
-/// Whether the file that has taken the filter's place is of the same kind.
+/// Whether the file that has replaced the filter's is of the same kind.
 fn is_alike(filter: &Filter) -> bool {
     filter.reader.info().is_ok_and(|info| info.kind == filter.kind)
 }
 
-/// Where a key lies in a scan: it does not change while the key is there, so that a scan may go on behind any key. Below
-/// 2^48 and above 0.
+/// The place of a key in a scan. It never changes, so that a scan can continue after any key. Below 2^48 and above 0.
 pub(crate) fn place(key: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -2,10 +2,11 @@
 //!
 //! A library for the program and its tests, without a stable interface.
 //!
-//! - `request` finds the requests in what a client sends, `reply` encodes the answers.
-//! - `connection` takes requests in rounds; `session` has what one client has chosen and the changes of its round.
+//! - `request` finds the requests in a client's bytes, `reply` encodes the answers.
+//! - `connection` takes requests in rounds; `session` has one client's settings and the changes of its round.
 //! - `command` has the commands: `bloom`, `cuckoo`, `reserve` (their options), `general`, `keys`, `info`.
-//! - `folder` has the filters, `filter` one of them, `steps` what a round asks of it; `names` are the files of keys.
+//! - `folder` has the filters, `filter` one of them, `steps` a round's changes and lookups in one; `names` maps keys to
+//!   files.
 //! - `options` are the program's arguments, `server` runs it; `failure` words errors.
 #![allow(missing_docs)]
 #![cfg_attr(

@@ -9,10 +9,10 @@ const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 const SUFFIX: &str = ".gowk";
 
-/// The longest name that file systems take, less what gowk adds for files beside a filter and for temporary ones.
+/// The longest name that file systems allow, minus what gowk appends for side files.
 const LONGEST: usize = 255 - 32;
 
-/// Why a key names no file.
+/// Why a key has no file name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum BadKey {
     #[error("the key is empty; give the filter a name")]
@@ -25,7 +25,7 @@ pub(crate) enum BadKey {
 /// The name of the file of a key: `seen%3Aurls.gowk` for `seen:urls`.
 pub(crate) fn file_of(key: &[u8]) -> Result<String, BadKey> {
     let encoded = percent_encode(key, &KEPT).to_string();
-    // No hidden file, nor `..`.
+    // Neither a hidden file nor `..`.
     let encoded = match encoded.strip_prefix('.') {
         Some(rest) => format!("%2E{rest}"),
         None => encoded,
@@ -41,7 +41,7 @@ pub(crate) fn file_of(key: &[u8]) -> Result<String, BadKey> {
 pub(crate) fn key_of(file: &Path) -> Option<Vec<u8>> {
     let name = file.file_name()?.to_str()?;
     let key: Vec<u8> = percent_decode_str(name.strip_suffix(SUFFIX)?).collect();
-    // `a%41.gowk` would be a second name of `aA`.
+    // Refused: `a%41.gowk` would be a second name of `aA`.
     (file_of(&key).ok()? == name).then_some(key)
 }
 

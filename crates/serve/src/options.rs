@@ -76,10 +76,10 @@ pub struct Arguments {
     pub threads: Option<usize>,
 }
 
-/// The arguments of one request at most, as in Redis.
+/// How many arguments one request may have, as in Redis.
 const MOST_ARGUMENTS: usize = 1 << 20;
 
-/// What the server needs to know.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub commits: Commits,
@@ -101,7 +101,7 @@ pub enum BadArguments {
     /// The password file cannot be used.
     #[error("{}: cannot read the password: {source}", path.display())]
     Unreadable { path: PathBuf, source: std::io::Error },
-    /// Its first line is empty.
+    /// The file's first line is empty.
     #[error("{}: its first line is empty; write the password there", .0.display())]
     NoPassword(PathBuf),
 }

@@ -1,14 +1,14 @@
-//! Replies, in the protocol that a connection has chosen.
+//! Replies, in the connection's protocol.
 
 use bytes::{Bytes, BytesMut};
 use redis_protocol::resp2::types::BytesFrame as Frame2;
 use redis_protocol::resp3::types::BytesFrame as Frame3;
 use redis_protocol::{resp2, resp3};
 
-/// The protocol of a connection: RESP2, unless `HELLO 3` has changed it.
+/// The protocol of a connection: RESP2, unless `HELLO 3` changes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
-    /// All clients begin with it.
+    /// Every client begins with it.
     #[default]
     Resp2,
     /// With booleans and maps.
@@ -20,7 +20,7 @@ pub enum Protocol {
 pub enum Reply {
     /// `OK`, for example.
     Status(&'static str),
-    /// Begins with a word in capitals, which clients look for.
+    /// Begins with a word in capitals, for which clients look.
     Error(String),
     Integer(i64),
     /// In RESP2, 1 or 0.
@@ -28,7 +28,7 @@ pub enum Reply {
     Bulk(Bytes),
     Null,
     Array(Vec<Reply>),
-    /// In RESP2, names and values in turns.
+    /// In RESP2, alternating names and values.
     Map(Vec<(Reply, Reply)>),
 }
 
@@ -40,12 +40,12 @@ impl Reply {
         Self::Bulk(text.into().into())
     }
 
-    /// An error of the commonest kind.
+    /// An error of the most common kind.
     pub fn error(text: impl AsRef<str>) -> Self {
         Self::Error(format!("ERR {}", text.as_ref()))
     }
 
-    /// An integer, which the protocol ends at 2^63 - 1.
+    /// An integer, at most 2^63 - 1, the protocol's limit.
     pub fn count(count: u64) -> Self {
         Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
@@ -56,7 +56,7 @@ impl Reply {
             Protocol::Resp2 => resp2::encode::extend_encode(to, &self.resp2(), false),
             Protocol::Resp3 => resp3::encode::complete::extend_encode(to, &self.resp3(), false),
         };
-        // The buffer grows with the reply, so that nothing can fail.
+        // The buffer grows with the reply, so encoding cannot fail.
         debug_assert!(encoded.is_ok(), "{encoded:?}");
     }
 
@@ -96,7 +96,7 @@ impl Reply {
     }
 }
 
-/// An error is one line, whatever a client's argument in it holds.
+/// An error must be one line, whatever bytes a client's argument in it has.
 fn one_line(text: String) -> String {
     if text.contains(['\r', '\n']) { text.replace(['\r', '\n'], " ") } else { text }
 }

@@ -1,37 +1,37 @@
-//! Where one request ends and its arguments lie: an array of bulk strings, as clients of both protocols send it.
+//! Finds where a request ends and where its arguments lie: an array of bulk strings, in both protocols.
 //!
-//! The crate `redis-protocol` encodes the replies, but does not read requests. It reads nested arrays by recursion without
-//! a limit, so a few kilobytes of `*1\r\n` overflow the stack; and it starts over with each piece of a request that comes in
-//! many. Requests are flat, so this reads headers one after the other, goes on where it stopped, and refuses a length
-//! before its bytes come.
+//! The crate `redis-protocol` encodes the replies, but does not read requests. Its reader handles nested arrays by
+//! unlimited recursion, so a few kilobytes of `*1\r
+//! ` would overflow the stack. It also starts over with each piece of a request. Requests are flat, so this code reads
+//! headers one after the other, continues where it stopped, and refuses a length before its bytes arrive.
 
 use std::ops::Range;
 
 /// The longest line of a header, or of an inline command.
 const LINE: usize = 1024;
 
-/// The bounds on one request.
+/// The limits for one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Bytes of all its arguments and headers.
+    /// How many bytes all its arguments and headers may have.
     pub bytes: usize,
-    /// Its arguments, the command's name included.
+    /// How many arguments it may have, including the command's name.
     pub arguments: usize,
 }
 
-/// Why a request is refused. The connection is closed then: where the next request would begin is unknown.
+/// Why a request is refused. Then the connection is closed: nobody knows where the next request begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Malformed {
     /// A header that is not a number.
     #[error("Protocol error: invalid {0}")]
     Number(&'static str),
-    /// An argument that is no bulk string.
+    /// An argument that is not a bulk string.
     #[error("Protocol error: expected '$', got '{}'", (*.0 as char).escape_default())]
     NotBulk(u8),
-    /// More bytes or arguments than the server takes.
+    /// More bytes or arguments than the server accepts.
     #[error("Protocol error: the request has more {0} than this server takes; send it in parts")]
     TooLarge(&'static str),
-    /// An inline command that this server does not take.
+    /// An inline command that this server does not accept.
     #[error("Protocol error: inline commands other than PING, INFO and QUIT are not taken")]
     Inline,
 }
@@ -39,17 +39,17 @@ pub(crate) enum Malformed {
 /// Reads requests from a buffer that grows at its end.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// The arguments of the request that is being read, by their place from its first byte.
+    /// The arguments of the current request, as ranges from its first byte.
     arguments: Vec<Range<usize>>,
-    /// Arguments that the header announced; `None` before the header was read.
+    /// How many arguments the header announced; `None` before the header was read.
     announced: Option<usize>,
-    /// Bytes of the request that were read.
+    /// How many bytes of the request were read.
     read: usize,
 }
 
 impl Requests {
-    /// Reads on; `bytes` begins with the first byte of the request. Returns the length of the request once it is there as
-    /// a whole; [`arguments`](Self::arguments) are its own until the next call.
+    /// Continues to read; `bytes` begins with the first byte of the request. Returns the length of the request once it
+    /// has arrived in full. Then [`arguments`](Self::arguments) returns its arguments until the next call.
     pub(crate) fn read(&mut self, bytes: &[u8], bounds: Bounds) -> Result<Option<usize>, Malformed> {
         if self.announced.is_some_and(|announced| self.arguments.len() == announced) {
             *self = Self { arguments: std::mem::take(&mut self.arguments), announced: None, read: 0 };
@@ -61,7 +61,7 @@ impl Requests {
                 None => return Ok(None),
                 Some(b'*') => {
                     let Some(count) = self.header(bytes, "multibulk length")? else { return Ok(None) };
-                    // An array of no arguments is skipped, as a null one.
+                    // An array without arguments is skipped, like a null one.
                     let count = usize::try_from(count).unwrap_or(0);
                     if count > bounds.arguments {
                         return Err(Malformed::TooLarge("arguments"));
@@ -84,7 +84,7 @@ impl Requests {
             if end > bounds.bytes {
                 return Err(Malformed::TooLarge("bytes"));
             }
-            // The line end after it is not looked at, but must be there.
+            // The line end after it is not checked, but must have arrived.
             if bytes.len() < end + 2 {
                 self.read = start;
                 return Ok(None);
@@ -95,12 +95,12 @@ impl Requests {
         Ok(Some(self.read))
     }
 
-    /// The arguments of the request that was read, by their place from its first byte.
+    /// The arguments of the last request, as ranges from its first byte.
     pub(crate) fn arguments(&self) -> &[Range<usize>] {
         &self.arguments
     }
 
-    /// The number after the first byte of a header; `None` if the line is not there as a whole.
+    /// The number after the first byte of a header; `None` if the line has not arrived in full.
     fn header(&mut self, bytes: &[u8], what: &'static str) -> Result<Option<i64>, Malformed> {
         let Some((line, next)) = line(bytes, self.read) else {
             let unread = bytes.len() - self.read;
@@ -112,7 +112,7 @@ impl Requests {
         Ok(Some(number))
     }
 
-    /// Health checks send `PING` as a line. Other lines are refused: a browser can be made to send them.
+    /// Health checks send `PING` as a line. Other lines are refused: a web page can make a browser send them.
     fn inline(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         let Some((line, next)) = line(bytes, 0) else {
             return if bytes.len() > LINE { Err(Malformed::Inline) } else { Ok(None) };
@@ -131,7 +131,7 @@ impl Requests {
     }
 }
 
-/// The line that begins at `from`, without its end, and where the next one begins.
+/// The line that begins at `from`, without its end, and where the next line begins.
 fn line(bytes: &[u8], from: usize) -> Option<(Range<usize>, usize)> {
     let rest = bytes.get(from..)?;
     let end = rest.iter().take(LINE + 2).position(|byte| *byte == b'\n')?;
@@ -186,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever pieces they come in.
+        /// Requests are read alike, whatever pieces they arrive in.
         #[test]
         fn requests_are_read_as_they_were_sent(
             sent in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5), 0..5),

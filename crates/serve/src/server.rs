@@ -1,4 +1,4 @@
-//! The server: its listeners, its connections, its end.
+//! The server: its listeners, its connections, its shutdown.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -16,17 +16,17 @@ use crate::connection;
 use crate::folder::Folder;
 use crate::options::{Arguments, Settings};
 
-/// How long connections may take to finish what they are doing when the server ends.
+/// How long connections may continue their current work when the server ends.
 const END: Duration = Duration::from_secs(5);
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub struct Server {
     pub folder: Folder,
     pub settings: Settings,
     pub started: Instant,
     pub counters: Counters,
-    /// Set when the server ends.
+    /// True once the server ends.
     ending: watch::Sender<bool>,
 }
 
@@ -38,12 +38,12 @@ pub struct Counters {
     pub refused_connections: AtomicU64,
     pub commands: AtomicU64,
     pub errors: AtomicU64,
-    /// Bytes of requests beyond what every connection may have.
+    /// Bytes of requests beyond each connection's own allowance.
     pub buffered: AtomicUsize,
 }
 
 impl Server {
-    /// A server of this folder, which listens nowhere yet.
+    /// A server of this folder. It does not listen yet.
     pub fn new(folder: &Path, settings: Settings) -> io::Result<Self> {
         let folder = Folder::new(folder, settings.commits, settings.most_filter_bytes)?;
         let (started, counters) = (Instant::now(), Counters::default());
@@ -63,14 +63,14 @@ impl Server {
             refused_connections.fetch_add(1, Ordering::Relaxed);
             let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
         } else {
-            // A client that is gone needs no report.
+            // A client that has gone needs no report.
             let _ = connection::serve(&self, id, &mut stream).await;
         }
         clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Serves until a signal ends the process. Prints the addresses that it listens on.
+/// Serves until a signal ends the process. Prints the addresses on which it listens.
 pub async fn run(arguments: &Arguments, settings: Settings) -> io::Result<bool> {
     let place =
         |what: String| move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
@@ -78,7 +78,7 @@ pub async fn run(arguments: &Arguments, settings: Settings) -> io::Result<bool> 
     let server = Server::new(folder, settings)
         .map_err(place(format!("{}: cannot serve the folder", folder.display())))?;
     let server = Arc::new(server);
-    // Before anybody connects, so that no signal is missed.
+    // Registered before anybody can connect, so that no signal is missed.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     if let Some(address) = arguments.address() {
         let listener =
@@ -121,7 +121,7 @@ async fn sweep(server: Arc<Server>) {
     }
 }
 
-/// The socket's file, removed at the end.
+/// The socket's file, which is removed at the end.
 struct Socket(PathBuf);
 
 impl Drop for Socket {
@@ -130,7 +130,7 @@ impl Drop for Socket {
     }
 }
 
-/// A socket that a dead server has left is replaced; another file is not.
+/// Replaces a dead server's socket, but no other file.
 fn listen_at(path: &Path) -> io::Result<UnixListener> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     if is_socket
@@ -173,7 +173,7 @@ async fn accept_unix(server: Arc<Server>, listener: UnixListener) {
     }
 }
 
-/// Waits before the next connection is accepted. Most often no file descriptor is free, and some connection must end first.
+/// Waits before the next connection is accepted. Usually no file descriptor is free, and a connection must end first.
 async fn accept_later(error: &io::Error) {
     eprintln!("gowk-serve: cannot accept a connection: {error}");
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! One client: what it has chosen, and the commands of its round.
+//! One client: its settings, and the commands of its round.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::request::Bounds;
 use crate::server::Server;
 use crate::steps::{Outcome, Step, Verb};
 
-/// The arguments of a request, the command's name first.
+/// The arguments of a request, beginning with the command's name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arguments<'a> {
     bytes: &'a [u8],
@@ -31,7 +31,7 @@ impl<'a> Arguments<'a> {
         self.places.len()
     }
 
-    /// The argument with this index; empty beyond the last one, which the check of their number rules out.
+    /// The argument with this index; empty beyond the last one, which the check of their number excludes.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.places.get(index).and_then(|place| self.bytes.get(place.clone())).unwrap_or_default()
     }
@@ -45,15 +45,15 @@ impl<'a> Arguments<'a> {
 /// The form of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// Of `BF.ADD` and, for many keys, `BF.MADD`.
+    /// The answer of `BF.ADD` and, for many keys, `BF.MADD`.
     Bloom { many: bool },
-    /// Of `CF.ADD` and, for many keys, `CF.INSERT`; with `new`, of `CF.ADDNX` and `CF.INSERTNX`.
+    /// The answer of `CF.ADD` and, for many keys, `CF.INSERT`; with `new`, of `CF.ADDNX` and `CF.INSERTNX`.
     Cuckoo { many: bool, new: bool },
-    /// Whether a key is there, or was removed.
+    /// Whether a key is present, or was removed.
     Plain { many: bool },
 }
 
-/// Changes of one filter, which one commit makes durable.
+/// Changes to one filter, which one commit makes durable.
 struct Batch {
     filter: Arc<Filter>,
     writer: SharedWriter,
@@ -61,7 +61,7 @@ struct Batch {
     outcomes: Option<Result<Vec<Outcome>, Reply>>,
 }
 
-/// A reply of the round, or where it will be found.
+/// A reply of the round, or where to find it later.
 enum Slot {
     Reply(Reply),
     Steps {
@@ -69,7 +69,7 @@ enum Slot {
         steps: Range<usize>,
         form: Form,
     },
-    /// So many of the following slots are one array.
+    /// This many of the following slots form one array.
     Array(usize),
     /// The following replies are in this protocol.
     Protocol(Protocol),
@@ -87,7 +87,7 @@ struct Queued {
 struct Transaction {
     queued: Vec<Queued>,
     bytes: usize,
-    /// Whether a command was refused, so that `EXEC` must be.
+    /// Whether a command was refused, so that `EXEC` must be refused.
     is_bad: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct Session {
     first_protocol: Protocol,
     pub authenticated: bool,
     over: bool,
-    /// The filter that was asked for last.
+    /// The filter of the last request.
     recent: Option<Arc<Filter>>,
     transaction: Option<Transaction>,
     slots: Vec<Slot>,
@@ -130,7 +130,7 @@ impl Session {
         self.protocol
     }
 
-    /// Sets the protocol of all replies after the round's earlier replies.
+    /// Sets the protocol of all replies from now on. The round's earlier replies keep theirs.
     pub(crate) fn set_protocol(&mut self, protocol: Protocol) {
         if protocol != self.protocol {
             self.slots.push(Slot::Protocol(protocol));
@@ -138,7 +138,7 @@ impl Session {
         self.protocol = protocol;
     }
 
-    /// The bounds on requests. A client that has not sent the password gets smaller ones.
+    /// The limits for requests. They are lower for a client that has not sent the password.
     pub(crate) fn bounds(&self) -> Bounds {
         if self.authenticated { self.server.settings.bounds } else { Bounds { bytes: 4096, arguments: 10 } }
     }
@@ -221,7 +221,7 @@ impl Session {
         self.slots.push(Slot::Reply(reply));
     }
 
-    /// Forgets what the client has chosen, as for a new connection.
+    /// Forgets the client's settings, as for a new connection.
     pub(crate) fn reset(&mut self) {
         self.authenticated = self.server.settings.password.is_none();
         self.set_protocol(Protocol::Resp2);
@@ -262,7 +262,7 @@ impl Session {
         self.add(batch, verb, keys, form)
     }
 
-    /// The filter's writer. A filter that was closed just now is opened again.
+    /// The filter's writer. Opens the filter again if it was just closed.
     async fn writer_of(&mut self, mut filter: Arc<Filter>) -> Result<(Arc<Filter>, SharedWriter), Reply> {
         loop {
             if let Some(writer) = filter.writer().await? {
@@ -300,7 +300,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks keys up: in the map, unless a change that was made before is not there yet.
+    /// Looks keys up: in the map, unless an earlier change of this round is not visible there yet.
     pub(crate) fn look_up<'a>(
         &mut self,
         filter: &Arc<Filter>,
@@ -398,7 +398,7 @@ impl Transaction {
     }
 }
 
-/// The reply for steps of a batch.
+/// The reply for the steps of a batch.
 fn shaped(batch: Option<&Batch>, steps: Range<usize>, form: Form, protocol: Protocol) -> Reply {
     let outcomes = match batch.and_then(|batch| batch.outcomes.as_ref()) {
         Some(Ok(outcomes)) => outcomes.get(steps).unwrap_or_default(),
@@ -411,7 +411,7 @@ fn shaped(batch: Option<&Batch>, steps: Range<usize>, form: Form, protocol: Prot
         return outcomes.first().map_or_else(missing, |outcome| shaped_one(outcome, form, protocol));
     }
     let is_full = |outcome: &Outcome| matches!((form, outcome), (Form::Bloom { .. }, Outcome::Full(_)));
-    // `BF.MADD` ends with the first key that finds no room.
+    // `BF.MADD` ends at the first key without room.
     let end = outcomes.iter().position(is_full).map_or(outcomes.len(), |at| at + 1);
     let outcomes = outcomes.iter().take(end);
     Reply::Array(outcomes.map(|outcome| shaped_one(outcome, form, protocol)).collect())

@@ -1,4 +1,4 @@
-//! What a connection asks of one filter in one round, made and committed together.
+//! A connection's changes and lookups in one filter in one round, made and committed together.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use gowk::{Changes, Error, KeyHash};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verb {
     Insert,
-    /// Inserts it unless it is there.
+    /// Inserts the key unless it is present.
     InsertNew,
     Remove,
-    /// A lookup that must see changes which the same connection made before it.
+    /// A lookup that must see earlier changes of the same connection.
     Contains,
     Count,
 }
@@ -23,29 +23,29 @@ pub struct Step {
     pub hash: KeyHash,
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Whether it was new, removed or found.
+    /// Whether the key was new, removed or found.
     Bool(bool),
     Count(u32),
-    /// There is no room for the key: because of the filter's limit, or for gowk's reason.
+    /// There is no room for the key: because of the filter's limit, or for gowk's own reason.
     Full(Option<Arc<Error>>),
     Failed(Arc<Error>),
 }
 
-/// With fewer inserts in a row, a batch costs more than it saves.
+/// For fewer consecutive inserts, a batch costs more than it saves.
 const BATCH: usize = 256;
 
-/// What the steps must know of their filter.
+/// What the steps must know about their filter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub counting: bool,
-    /// How many keys it takes at most, if it must not grow.
+    /// How many keys the filter may hold, if it must not grow.
     pub limit: Option<u64>,
 }
 
-/// Makes all steps in their order.
+/// Makes all steps in order.
 pub(crate) fn make(changes: &mut Changes<'_>, steps: &[Step], rules: Rules) -> Vec<Outcome> {
     let mut outcomes = Vec::with_capacity(steps.len());
     for run in steps.chunk_by(|a, b| a.verb == b.verb) {
@@ -101,7 +101,7 @@ fn insert(changes: &mut Changes<'_>, verb: Verb, hash: KeyHash, rules: Rules) ->
     if let Some(limit) = rules.limit
         && changes.len()? >= limit
     {
-        // A set takes a key that it has: nothing is stored.
+        // A set accepts a key that it already has, and stores nothing.
         let known = !rules.counting && changes.contains(hash)?;
         return Ok(if known { Outcome::Bool(false) } else { Outcome::Full(None) });
     }

@@ -1,12 +1,12 @@
-//! Many keys, looked up.
+//! Lookups of many keys.
 
 use gowk::Lookup;
 
 use crate::feed::{Operation, Stopped};
 
-/// Keys that are looked up at a time, for each thread.
+/// How many keys are looked up at a time, for each thread.
 const ROWS: usize = 1 << 14;
-/// The same with several threads. No thread is started for fewer than 32,768 keys.
+/// Like `ROWS`, with several threads. No thread is started for fewer than 32,768 keys.
 const ROWS_OF_THREADS: usize = 1 << 17;
 
 pub(super) struct Contains<'a> {

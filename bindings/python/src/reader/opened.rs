@@ -1,4 +1,4 @@
-//! The file of a reader, as each process opens it for itself.
+//! The file of a reader. Each process opens it separately.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -14,13 +14,13 @@ use crate::key::bytes_of;
 use crate::process::generation;
 use crate::{failure, options};
 
-/// The store, the version and the shard of a reader of one shard: its path, copies, version and shard.
+/// For a reader of one shard, the store's path, the folder of copies, the version and the shard.
 pub(crate) type ShardOf = (PathBuf, Option<PathBuf>, u64, u32);
 
 /// The path and options of a reader: the contents of its pickle.
 #[derive(Clone)]
 pub(super) struct Settings {
-    /// For a reader of one shard of a store: which file it has to be.
+    /// For a reader of one shard of a store: which file it must be.
     pub(super) shard: Option<ShardOf>,
     pub(super) threads: usize,
     pub(super) in_memory: bool,
@@ -28,20 +28,20 @@ pub(super) struct Settings {
     pub(super) on_damage: String,
     pub(super) verify: String,
     pub(super) wait: f64,
-    /// The filter came from bytes, and lies in memory alone.
+    /// The filter came from bytes, and lies only in memory.
     pub(super) of_bytes: bool,
 }
 
-/// How old the last look at the filter's name may be when a single key is looked up, in milliseconds.
+/// A lookup of a single key looks at the filter's name again if the last look is older than this, in milliseconds.
 const PERIOD: u64 = 500;
 
-/// The file, opened by one process.
+/// The file, as opened by one process.
 pub(super) struct Opened {
     reader: gowk::Reader,
     generation: u32,
     /// When a single lookup last looked at the filter's name.
     looked: AtomicU64,
-    /// The file as a child of a later fork has opened it.
+    /// The file, as opened by a child of a later fork.
     next: OnceLock<Box<Opened>>,
 }
 
@@ -53,14 +53,15 @@ impl Opened {
     #[cold]
     #[inline(never)]
     fn follow(&self, py: Python<'_>) -> PyResult<()> {
-        // If this fails, the next lookup tries again: answers of the old file are out of date.
+        // If this fails, the next lookup tries again: answers from the old file are outdated.
         failure::done(py, py.detach(|| self.reader.reload()))?;
         self.looked.store(now(), Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Milliseconds since some moment. The coarse clock, with ticks of a few milliseconds, costs less than the fine one.
+/// Milliseconds since some fixed moment. The coarse clock, with ticks of a few milliseconds, costs less than the fine
+/// one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
@@ -100,7 +101,7 @@ impl Settings {
 }
 
 impl Reader {
-    /// A reader of one shard of a store, whose file is open already.
+    /// A reader of one shard of a store, whose file is already open.
     pub(crate) fn of_shard(filter: &gowk::Reader, shard: ShardOf, asked: &Asked) -> Self {
         let Asked { threads, on_damage, verify, .. } = asked.clone();
         let path = filter.path().to_owned();
@@ -145,13 +146,14 @@ impl Reader {
         Ok(Self { path: filter.path().to_owned(), settings, opened: OnceLock::from(Opened::new(filter)) })
     }
 
-    /// The file as this process has opened it.
+    /// The file, as opened by this process.
     #[inline(always)]
     pub(crate) fn reader(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
         self.opened(py).map(|opened| &opened.reader)
     }
 
-    /// The same for a lookup of a single key: looks at the filter's name, if nothing has for half a second.
+    /// Like `opened`, for a lookup of a single key: looks at the filter's name, unless that was done in the last half
+    /// second.
     #[inline(always)]
     pub(super) fn followed(&self, py: Python<'_>) -> PyResult<&gowk::Reader> {
         let opened = self.opened(py)?;
@@ -180,7 +182,7 @@ impl Reader {
                 self.opened.get_or_init(|| opened)
             }
         };
-        // Nobody changes a copy in memory, so children may use it as it is.
+        // A copy in memory never changes, so children may use it directly.
         while opened.generation != generation() && !self.settings.in_memory {
             opened = match opened.next.get() {
                 Some(next) => next,

@@ -1,4 +1,4 @@
-//! Beginning updates, and committing what they have made.
+//! Begins updates, and commits what they have made.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ impl Marked {
 }
 
 impl Store {
-    /// Begins an update. `afterwards` says what a caller can do with keys that it took before an exception.
+    /// Begins an update. `afterwards` says what a caller can do with the keys taken before an exception.
     pub(super) fn begun(
         slf: Bound<'_, Self>,
         base: Option<Base<'_>>,
@@ -83,7 +83,7 @@ impl Store {
         };
         let change = Change { base, operation: operation.to_owned(), token, sealed };
         let outcome = failure::done(py, py.detach(|| store.commit(&change)))?;
-        // The commit is done. If moving to it fails, the next reload raises the error.
+        // The commit is done. If moving to its version fails, the next reload raises the error.
         let _ = self.moved(py);
         described::commit(py, &outcome, application.as_deref(), 0)
     }

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::info::{fixed, forgetting, growth, hash, key_rules, made, uuid};
 
-/// A :class:`pathlib.Path`, or an address in a bucket as text: a path has lost one of its slashes.
+/// A :class:`pathlib.Path`; or an address in a bucket as text, since a path would lose one of its slashes.
 pub(crate) fn place<'py>(py: Python<'py>, path: &Path) -> PyResult<Bound<'py, PyAny>> {
     if Store::is_address(path) { path.as_os_str().into_bound_py_any(py) } else { path.into_bound_py_any(py) }
 }
@@ -102,7 +102,7 @@ pub(super) fn info<'py>(py: Python<'py>, reader: &StoreReader) -> PyResult<Bound
     made(py, "StoreInfo", &fields)
 }
 
-/// The outcome of a commit: `application` belongs to its token, and so many keys were judged again.
+/// The outcome of a commit: `application` is that of its token, and `rejudged` keys were judged again.
 pub(super) fn commit<'py>(
     py: Python<'py>,
     committed: &Committed,

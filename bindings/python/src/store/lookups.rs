@@ -1,4 +1,4 @@
-//! Many keys, looked up in a store.
+//! Lookups of many keys in a store.
 
 use gowk::Lookup;
 use gowk::store::{Rejudged, Store, StoreReader};
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use crate::feed::{Operation, Stopped, feed};
 
-/// Keys that are looked up at a time, for each thread.
+/// How many keys are looked up at a time, for each thread.
 const ROWS: usize = 1 << 17;
 
 pub(super) fn contains(reader: &StoreReader, keys: &Bound<'_, PyAny>, threads: usize) -> PyResult<Vec<bool>> {

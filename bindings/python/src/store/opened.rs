@@ -1,4 +1,4 @@
-//! A store, as each process opens it for itself.
+//! A store. Each process opens it separately.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::process::generation;
 use crate::progress::with_progress;
 use crate::reader::Reader;
 
-/// One version, opened by one process.
+/// One version, as opened by one process.
 pub(super) struct Opened {
     pub(super) reader: StoreReader,
     generation: u32,
 }
 
-/// The absolute path of a folder, which stays right if the process changes its own; an address as it is.
+/// The absolute path of a folder, which stays right if the process changes its own folder; an address unchanged.
 pub(super) fn placed(path: PathBuf) -> PyResult<PathBuf> {
     if store::Store::is_address(&path) { Ok(path) } else { Ok(std::path::absolute(path)?) }
 }
@@ -41,7 +41,7 @@ impl Opened {
     }
 }
 
-/// The version that a caller gave as the base of an update.
+/// The version that a caller passed as the base of an update.
 #[derive(FromPyObject)]
 pub(super) enum Base<'py> {
     Number(u64),
@@ -89,7 +89,7 @@ impl Store {
         Ok(Self::of(path, asked, reader))
     }
 
-    /// The version that the object looks into, opened by this process.
+    /// The version that the object looks into, as opened by this process.
     #[inline]
     pub(super) fn opened(&self, py: Python<'_>) -> PyResult<Arc<Opened>> {
         match self.opened.load_full() {
@@ -102,7 +102,7 @@ impl Store {
     fn reopened(&self, py: Python<'_>, of_parent: Option<Arc<Opened>>) -> PyResult<Arc<Opened>> {
         let reader = match &of_parent {
             // The version's text need not be read again. Its files are opened anew: at the fork, another thread of the
-            // parent may have been opening one, and that never ends in the child.
+            // parent may have been opening one, and in the child that opening never ends.
             Some(opened) => opened.reader.store().read_version(opened.reader.version().clone()),
             None => self.asked.read(py, &self.path, Some(self.version))?,
         };
@@ -119,7 +119,7 @@ impl Store {
         self.opened.load().as_ref().map_or(self.version, |opened| opened.reader.version().number)
     }
 
-    /// Moves to the newest version; true if that is another one.
+    /// Moves to the newest version. Returns true if that is another one.
     pub(super) fn moved(&self, py: Python<'_>) -> PyResult<bool> {
         let mut reader = self.opened(py)?.reader.clone();
         let moved = py.detach(|| reader.reload().map(|moved| moved.then(|| Opened::new(reader))));
@@ -133,7 +133,7 @@ impl Store {
         Ok(true)
     }
 
-    /// The version that an update is made on, if the caller gave one.
+    /// The version on which an update is made, if the caller passed one.
     pub(super) fn base(&self, py: Python<'_>, base: Option<Base<'_>>) -> PyResult<Option<Version>> {
         let reader = &self.opened(py)?.reader;
         Ok(match base {

@@ -13,7 +13,7 @@ use pyo3::types::PyTuple;
 #[derive(Clone, PartialEq)]
 pub(crate) struct Sealed(pub(super) store::Sealed);
 
-/// What callers gave to be committed.
+/// The sealed files that callers passed for a commit.
 pub(super) fn all(sealed: &Bound<'_, PyAny>) -> PyResult<Vec<store::Sealed>> {
     sealed.try_iter()?.map(|one| Ok(one?.cast::<Sealed>()?.get().0.clone())).collect()
 }

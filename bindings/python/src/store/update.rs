@@ -15,7 +15,7 @@ use crate::owned::{Owned, insert, insert_silently, remove, warn_of_lost};
 use crate::progress::with_progress;
 use crate::{array_of, failure, times};
 
-/// What a caller can do with keys that were taken before an exception; part of a note on the exception.
+/// What a caller can do with the keys taken before an exception; part of a note on the exception.
 pub(super) const AFTERWARDS: &str = "commit() keeps what was taken, and close() gives it up";
 
 /// Changes to a store, made on one version of it. Nobody sees them before their commit.
@@ -72,25 +72,26 @@ impl Update {
         }
     }
 
-    /// Stores all keys; returns which of them are new.
+    /// Stores all keys. Returns which of them are new.
     fn inserted(&self, keys: &Bound<'_, PyAny>) -> PyResult<Vec<bool>> {
         self.owned.change(keys, insert)
     }
 
-    /// Stores all keys, and commits; or gives all up.
+    /// Stores all keys, and commits; or gives up all of them.
     ///
-    /// If the token was committed before, the keys are inserted all the same, and then thrown away. Lookups in the version
-    /// before would not give the same answers: whether a key is new also depends on the batch's earlier keys, and of two
-    /// new keys that match each other in a rewritten shard, the second gets the answer "not new". Only the same inserts
-    /// give the same answers.
+    /// If the token was already committed, the keys are still inserted, and then dropped. Lookups in the previous version
+    /// would not give the same answers: whether a key is new also depends on the batch's earlier keys, and if two new
+    /// keys match each other in a rewritten shard, the second gets the answer "not new". Only the same inserts give the
+    /// same answers.
     ///
-    /// Keys that others have brought since are not new. Fails with a conflict if a shard that it rewrites has changed.
+    /// Keys that others have inserted since are not new. Fails with a conflict if a shard that the update rewrites has
+    /// changed.
     pub(super) fn inserted_and_committed<'py>(
         &self,
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<(Vec<bool>, Bound<'py, PyAny>)> {
         let py = keys.py();
-        // Of the new keys, in their order.
+        // The hashes of the new keys, in order.
         let mut hashes: Vec<KeyHash> = Vec::new();
         let take = |update: &mut store::Update, keys: &[&[u8]], new: &mut Vec<bool>| {
             insert(update, keys, new)?;
@@ -112,7 +113,7 @@ impl Update {
         Ok((new, commit))
     }
 
-    /// Ends the update and commits it; moves it to the newest version before, if it `rebases`.
+    /// Ends the update and commits it. If it `rebases`, first moves it to the newest version.
     fn committed_rebased<'py>(&self, py: Python<'py>, rebases: bool) -> PyResult<Bound<'py, PyAny>> {
         let update = self.owned.take_open(py)?;
         let (token, operation) = (self.token.clone(), &self.operation);
@@ -124,7 +125,7 @@ impl Update {
                 }
                 let (committed, rejudged) = update.commit_rebased(operation, token, &|_, _| {})?;
                 match &committed {
-                    // Another process has committed the token just now, on another base.
+                    // Another process has just committed the token, on another base.
                     store::Committed::Already(done) if done.base != rejudged.base() => {
                         let path = self.store.get().path.clone();
                         let (base, version) = (rejudged.base(), done.version);
@@ -135,7 +136,7 @@ impl Update {
             }),
         );
         let (outcome, rejudged) = outcome?;
-        // The commit is done. If moving to it fails, the next reload raises the error.
+        // The commit is done. If moving to its version fails, the next reload raises the error.
         let _ = self.store.get().moved(py);
         let application = self.token.as_ref().map(|token| token.application.as_str());
         let described = described::commit(py, &outcome, application, rejudged.known())?;

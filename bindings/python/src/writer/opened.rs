@@ -11,7 +11,7 @@ use crate::owned::{Owned, breathe, warn_of_lost};
 use crate::progress::with_progress;
 use crate::store::check_filter;
 
-/// What a caller can do with keys that were taken before an exception; part of a note on the exception.
+/// What a caller can do with the keys taken before an exception; part of a note on the exception.
 const AFTERWARDS: &str = "commit() keeps what was taken, and rollback() undoes it";
 
 impl Drop for Writer {

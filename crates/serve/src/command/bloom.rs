@@ -68,11 +68,11 @@ async fn get_or_create(
         return Ok(filter);
     }
     session.server.clone().folder.create(key, options()).await?;
-    // Another connection may have created it, of another kind.
+    // Another connection may have created the filter, perhaps of another kind.
     get(session, key).await?.ok_or_else(not_found)
 }
 
-/// A missing filter, and one of another kind, have no keys.
+/// A missing filter has no keys, and neither has one of another kind.
 async fn exists(
     session: &mut Session,
     key: &[u8],

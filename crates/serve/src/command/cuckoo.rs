@@ -11,9 +11,9 @@ use crate::reply::Reply;
 use crate::session::{Arguments, Form, Session};
 use crate::steps::Verb;
 
-/// The buckets of a region.
+/// How many buckets a region has.
 const BUCKETS: u64 = 8192;
-/// Entries that gowk examines for one insert.
+/// How many entries gowk examines for one insert.
 const SEARCHED: i64 = 2000;
 
 /// Runs the command with this name after `CF.`.
@@ -40,7 +40,7 @@ pub(super) async fn run(session: &mut Session, name: &str, arguments: Arguments<
             session.change(filter, verb(new), arguments.from(creation.items), form).await
         }
         "del" => {
-            // Where there is no counting filter, RedisBloom says this, whatever is there.
+            // If there is no counting filter, RedisBloom says this, whatever else has the key.
             let filter = session.filter(key).await?.filter(|filter| filter.is_counting());
             let filter = filter.ok_or_else(|| Reply::error("Not found"))?;
             session.change(filter, Verb::Remove, arguments.from(2), Form::Plain { many: false }).await
@@ -74,11 +74,11 @@ async fn get_or_create(
         return Ok(filter);
     }
     session.server.clone().folder.create(key, options()).await?;
-    // Another connection may have created it, of another kind.
+    // Another connection may have created the filter, perhaps of another kind.
     get(session, key).await?.ok_or_else(not_found)
 }
 
-/// A missing filter, and one of another kind, have no keys.
+/// A missing filter has no keys, and neither has one of another kind.
 async fn look_up(
     session: &mut Session,
     name: &str,

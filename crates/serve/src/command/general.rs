@@ -6,9 +6,9 @@ use super::{COMMANDS, info, is, named, number, shown, wrong_number};
 use crate::reply::{Protocol, Reply};
 use crate::session::{Arguments, Session};
 
-/// The version of Redis whose protocol this is, for clients that ask.
+/// The version of Redis whose protocol the server speaks, for clients that ask.
 pub(super) const REDIS_VERSION: &str = "7.2.0";
-/// The version of RedisBloom whose commands these are, as it numbers them: 2.8.0.
+/// The version of RedisBloom whose commands the server has, in RedisBloom's numbering: 2.8.0.
 const BLOOM_VERSION: i64 = 20_800;
 
 /// Runs the command with this name.
@@ -29,7 +29,7 @@ pub(super) fn run(session: &mut Session, name: &str, arguments: Arguments<'_>) -
         },
         "client" => client(session, arguments)?,
         "command" => command(arguments)?,
-        // Benchmarks ask for options that are none of this server's.
+        // Benchmarks ask for options that this server does not have.
         "config" if is(arguments.at(1), "GET") => Reply::Map(Vec::new()),
         "module" if is(arguments.at(1), "LIST") => Reply::Array(vec![module()]),
         "config" | "module" => return Err(unknown_subcommand(arguments)),
@@ -38,7 +38,7 @@ pub(super) fn run(session: &mut Session, name: &str, arguments: Arguments<'_>) -
             session.reset();
             Reply::Status("RESET")
         }
-        // `find` gives no other command.
+        // `find` returns no other command.
         _ => {
             session.end();
             Reply::OK
@@ -61,7 +61,7 @@ fn module() -> Reply {
     Reply::Map(vec![entry("name", Reply::text("bf")), entry("ver", Reply::Integer(BLOOM_VERSION))])
 }
 
-/// Compares all bytes, however many are equal.
+/// Compares all bytes, even after a difference.
 fn is_password(session: &Session, given: &[u8]) -> bool {
     let Some(password) = &session.server.settings.password else { return true };
     let differing = password.iter().zip(given).fold(0, |differing, (a, b)| differing | (a ^ b));
@@ -157,7 +157,7 @@ fn client(session: &mut Session, arguments: Arguments<'_>) -> Result<Reply, Repl
             shown(&session.name),
             if session.protocol() == Protocol::Resp3 { 3 } else { 2 }
         )),
-        // Accepted without effect: the names of client libraries, and settings that have no meaning here.
+        // Accepted without effect: the names of client libraries, and settings without a meaning here.
         (b"SETINFO", 4) | (b"NO-EVICT" | b"NO-TOUCH", 3) => Reply::OK,
         _ => return Err(unknown_subcommand(arguments)),
     })

@@ -1,4 +1,4 @@
-//! `INFO`: what a monitor asks for.
+//! `INFO`: the figures for monitors.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use super::{is, shown};
 use crate::server::{Counters, Server};
 use crate::session::Arguments;
 
-/// The sections that were asked for; all without arguments.
+/// The requested sections; all without arguments.
 pub(super) fn text(server: &Server, arguments: Arguments<'_>) -> String {
     let mut text = String::new();
     let wanted = |name: &str| {
@@ -26,7 +26,7 @@ pub(super) fn text(server: &Server, arguments: Arguments<'_>) -> String {
             let _ = write!(text, "# {name}\r\n{section}\r\n");
         }
     }
-    // Looks into each open filter, so only if it is wanted.
+    // Reads each open filter's description, so only on request.
     if wanted("Filters") {
         let _ = write!(text, "# Filters\r\n{}", of_filters(server));
     }
@@ -78,7 +78,7 @@ fn of_stats(server: &Server) -> String {
 fn of_filters(server: &Server) -> String {
     let mut text = String::new();
     for filter in server.folder.all_open() {
-        // Colons would end the name.
+        // A colon would end the name.
         let name = shown(&filter.key).replace(':', "%3A");
         let _ = match filter.reader.info() {
             Ok(info) => write!(

@@ -37,7 +37,7 @@ fn bulk(key: Vec<u8>) -> Reply {
     Reply::Bulk(Bytes::from(key))
 }
 
-/// The names that RedisBloom gives its types.
+/// RedisBloom's names for its types.
 async fn type_of(session: &mut Session, key: &[u8]) -> Result<&'static str, Reply> {
     Ok(match session.filter(key).await? {
         None => "none",
@@ -60,12 +60,12 @@ async fn delete(session: &mut Session, arguments: Arguments<'_>) -> Result<Reply
     Ok(Reply::Integer(count))
 }
 
-/// A pattern of keys, as Redis has them.
+/// A pattern of keys, in Redis' syntax.
 struct Pattern(glob::Pattern);
 
 impl Pattern {
     fn new(pattern: &[u8]) -> Result<Self, Reply> {
-        // `**` means the same as `*` here, and more to that crate.
+        // Here `**` means the same as `*`, but the crate gives it another meaning.
         let mut text = String::from_utf8_lossy(pattern).into_owned();
         while text.contains("**") {
             text = text.replace("**", "*");
@@ -102,7 +102,7 @@ async fn scan(session: &mut Session, arguments: Arguments<'_>) -> Result<Reply, 
     let start = keys.partition_point(|key| place(key) <= cursor);
     let rest = keys.get(start..).unwrap_or_default();
     let last = rest.get(count - 1).map(|key| place(key));
-    // All keys of one place come together.
+    // Keys of equal places are returned together.
     let end = last.map_or(rest.len(), |last| rest.partition_point(|key| place(key) <= last));
     let next = last.filter(|_| end < rest.len()).unwrap_or(0);
     let mut found = Vec::new();

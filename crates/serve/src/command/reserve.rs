@@ -8,25 +8,25 @@ use super::{is, number, shown, wrong_number};
 use crate::reply::Reply;
 use crate::session::{Arguments, Session};
 
-/// The rate of a set that the first key creates, as in RedisBloom.
+/// The rate of a set that is created by its first key, as in RedisBloom.
 const BLOOM_RATE: f64 = 0.01;
-/// The capacity of a set that the first key creates, as in RedisBloom.
+/// The capacity of a set that is created by its first key, as in RedisBloom.
 const BLOOM_CAPACITY: u64 = 100;
-/// The capacity of a counting filter that the first key creates.
+/// The capacity of a counting filter that is created by its first key.
 const CUCKOO_CAPACITY: u64 = 1024;
-/// The highest rate of a filter. RedisBloom accepts higher rates, but uses this one for them.
+/// The highest rate of a filter. RedisBloom accepts higher rates, but uses this one instead.
 const HIGHEST_RATE: f64 = 0.25;
 const MOST_EXPANSION: i64 = 32_768;
 const MOST_ITERATIONS: i64 = 65_535;
 const MOST_BUCKET: i64 = 255;
 
-/// How to create a filter, with the other options of `INSERT`.
+/// How to create a filter, and the other options of `INSERT`.
 #[derive(Clone, Debug)]
 pub(super) struct Creation {
     pub options: Options,
     /// Whether a missing filter is an error.
     pub no_create: bool,
-    /// The first item.
+    /// The index of the first item.
     pub items: usize,
 }
 
@@ -51,7 +51,7 @@ fn capacity_of(argument: &[u8]) -> Result<u64, Reply> {
     }
 }
 
-/// An integer of an option from `least` to `most`.
+/// An option's integer from `least` to `most`.
 fn ranged(argument: &[u8], name: &str, least: i64, most: i64) -> Result<i64, Reply> {
     let value: i64 = number(argument).ok_or_else(|| Reply::error(format!("bad {name}")))?;
     if (least..=most).contains(&value) {
@@ -64,7 +64,7 @@ fn unknown(argument: &[u8]) -> Reply {
     Reply::error(format!("Unknown argument received: '{}'", shown(argument)))
 }
 
-/// Whether a set scales. An expansion of 0 is the same as `NONSCALING`; any other is a doubling here.
+/// Whether a set scales. An expansion of 0 means `NONSCALING`; any other expansion means doubling here.
 #[derive(Default)]
 struct Scaling {
     expansion: Option<i64>,
@@ -102,7 +102,7 @@ pub(super) fn bloom_reserve(arguments: Arguments<'_>) -> Result<Options, Reply> 
     Ok(set(rate, capacity, scaling.scales()?))
 }
 
-/// The set that `BF.ADD` creates.
+/// The options of the set that `BF.ADD` creates.
 pub(super) fn bloom_default() -> Options {
     set(BLOOM_RATE, BLOOM_CAPACITY, true)
 }
@@ -155,7 +155,7 @@ fn items(
     Ok(Creation { options, no_create, items })
 }
 
-/// A counting filter. Its fingerprints are of gowk's default length, whatever the size of buckets.
+/// A counting filter. Its fingerprints have gowk's default length, whatever the size of buckets.
 fn counting(capacity: u64, bucket: i64) -> Result<Options, Reply> {
     if capacity < 2 * bucket.unsigned_abs() {
         return Err(Reply::error("Capacity must be in the range [2 * BUCKETSIZE, 9223372036854775807]"));
@@ -188,7 +188,7 @@ pub(super) fn cuckoo_reserve(arguments: Arguments<'_>) -> Result<Options, Reply>
     Ok(if expansion == 0 { options.growth(Growth::Never) } else { options })
 }
 
-/// The counting filter that `CF.ADD` creates.
+/// The options of the counting filter that `CF.ADD` creates.
 pub(super) fn cuckoo_default() -> Options {
     Options::new().counting().capacity(CUCKOO_CAPACITY)
 }
@@ -217,7 +217,7 @@ pub(super) fn cuckoo_insert(arguments: Arguments<'_>) -> Result<Creation, Reply>
     Err(wrong_number("cf.insert"))
 }
 
-/// Creates a filter, which must not be there.
+/// Creates a filter, which must not exist.
 pub(super) async fn reserve(session: &mut Session, key: &[u8], options: Options) -> Result<(), Reply> {
     match session.server.folder.create(key, options).await? {
         Some(_) => {

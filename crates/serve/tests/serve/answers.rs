@@ -1,8 +1,8 @@
-//! Invariants checked, of answers:
+//! Invariants checked, for answers:
 //!
-//! 1. Each command answers as RedisBloom documents it, in both protocols; options and mistakes too.
+//! 1. Each command answers as RedisBloom documents it, in both protocols, including its options and mistakes.
 //! 2. Commands of a pipeline are answered in their order, and see each other's changes.
-//! 3. A key is a file of the folder with a name that one can read, and no other file.
+//! 3. Each key has one file in the folder, with a readable name, and no other file.
 
 use crate::client::{Bool, Client, Int, Null, Reply, Server, folder, ints, text};
 
@@ -12,7 +12,7 @@ fn check(client: &mut Client, cases: &[(&str, Reply)]) {
     }
 }
 
-/// Errors, by their beginning.
+/// Checks errors by their beginnings.
 fn check_errors(client: &mut Client, cases: &[(&str, &str)]) {
     for (line, expected) in cases {
         let reply = client.line(line);
@@ -166,7 +166,7 @@ fn a_filter_has_the_commands_of_its_kind_alone() {
             ("BF.ADD forgetting x", Int(1)),
             ("BF.ADD forgetting x", Int(0)),
             ("CF.ADD counting x", Int(1)),
-            // As in RedisBloom, lookups find nothing there.
+            // As in RedisBloom, lookups find nothing in it.
             ("BF.EXISTS counting x", Int(0)),
             ("CF.MEXISTS set x", ints(&[0])),
         ],
@@ -233,7 +233,7 @@ fn resp3_has_booleans_and_maps() {
         ],
     );
     assert!(matches!(client.line("BF.INFO a"), Reply::Map(entries) if entries.len() == 5));
-    // Back, in the middle of a pipeline.
+    // Back to RESP2, in the middle of a pipeline.
     assert!(matches!(client.line("HELLO 3 SETNAME me"), Reply::Map(_)));
     assert_eq!(client.line("CLIENT GETNAME"), text("me"));
 }
@@ -265,7 +265,7 @@ fn a_pipeline_is_answered_in_order_and_sees_its_own_changes() {
         client.send(&bytes);
         for (line, expected) in &lines {
             let reply = client.next().unwrap();
-            // The second time, the keys of `a` are there.
+            // The second time, the keys of `a` are present.
             assert!(reply == *expected || line.contains(" a "), "{line}: {reply:?}");
         }
     }
@@ -408,7 +408,7 @@ fn general_commands_answer_what_clients_expect() {
     }
     let Reply::Text(clients) = client.line("INFO clients") else { panic!() };
     assert!(clients.contains("# Clients") && !clients.contains("# Server"));
-    // Health checks come as a line.
+    // Health checks are sent as a line.
     client.send(b"PING\r\n");
     assert_eq!(client.next(), Some(text("PONG")));
     assert_eq!(client.line("QUIT"), OK());

@@ -1,9 +1,9 @@
-//! Invariants checked, of the server beside others:
+//! Invariants checked, for the server together with other processes:
 //!
 //! 1. Another process sees each answered key through its map.
-//! 2. What keeps the server from a filter is an error reply that names the remedy, and the server goes on: another writer,
-//!    damage, a disk that takes no more, files that are no filters, filters whose keys the caller hashes.
-//! 3. A filter that nobody asks for is closed. One that is replaced or removed is followed.
+//! 2. If the server cannot use a filter, it sends an error reply that names the remedy, and continues. Reasons: another
+//!    writer, damage, a disk that accepts no more, files that are no filters, filters whose keys the caller hashes.
+//! 3. A filter without requests is closed. The server follows one that is replaced or removed.
 //! 4. SIGTERM commits, closes all filters, and ends with exit code 0.
 
 use std::fs::{self, OpenOptions};
@@ -24,7 +24,7 @@ fn another_process_sees_each_answered_key_through_its_map() {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (mut client, reader) = (server.client(), Reader::open(&path).unwrap());
-            // Enough to make the filter double meanwhile.
+            // Enough keys to make the filter double during the test.
             scope.spawn(move || {
                 for batch in 0..30 {
                     let keys: Vec<String> = (0..300).map(|key| format!("{thread} {batch} {key}")).collect();
@@ -68,7 +68,7 @@ fn damage_and_foreign_files_are_errors_and_the_server_goes_on() {
         assert_eq!(client.line("CF.ADD c x"), Int(1));
     }
     assert_eq!(server.terminate(), Some(0));
-    // All pages of the data section.
+    // Damages all pages of the data section.
     let file = OpenOptions::new().write(true).open(folder.join("s.gowk")).unwrap();
     let length = file.metadata().unwrap().len();
     (length / 2..length).step_by(64).for_each(|at| file.write_all_at(&[0x5a], at).unwrap());
@@ -95,7 +95,7 @@ fn damage_and_foreign_files_are_errors_and_the_server_goes_on() {
     assert_eq!(client.line("CF.ADD c x"), Int(1));
 }
 
-/// Files may not exceed 1 MiB, which fails as a full disk does.
+/// Files may not exceed 1 MiB: the writes fail as on a full disk.
 #[test]
 fn a_disk_that_takes_no_more_refuses_changes_and_nothing_else() {
     let (_dir, folder) = folder();

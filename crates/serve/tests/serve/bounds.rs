@@ -1,9 +1,9 @@
-//! Invariants checked, of clients that behave badly:
+//! Invariants checked, for clients that behave badly:
 //!
-//! 1. Requests beyond the bounds, and what is no request, are refused, and their connection is closed; nested arrays too.
-//! 2. A client that sends half a request, nothing, or does not read its replies holds up nobody.
+//! 1. Requests beyond the limits, invalid requests and nested arrays are refused, and their connection is closed.
+//! 2. A client that sends half a request, sends nothing, or does not read its replies delays nobody else.
 //! 3. Memory stays bounded: for requests of gigabytes, and for many connections.
-//! 4. Without the password nothing but `AUTH` and `HELLO` works, and an address that others reach needs one.
+//! 4. Without the password only `AUTH` and `HELLO` work, and an address that other machines reach needs a password.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::process::Command;
 
 use crate::client::{Int, Reply, Server, folder, request, text};
 
-/// Megabytes that the process has in memory at most so far.
+/// The peak of the process's memory so far, in megabytes.
 fn peak(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -37,7 +37,7 @@ fn what_is_no_request_is_refused() {
         (vec![0xff; 5000], "Protocol error: inline commands"),
     ] {
         let mut client = server.client();
-        // The server may close the connection before it has read all.
+        // The server may close the connection before it has read everything.
         let _ = client.stream.write_all(&bytes);
         let reply = client.next();
         if let Some(reply) = reply {
@@ -57,7 +57,7 @@ fn clients_that_stop_hold_up_nobody() {
     for (client, cut) in &mut halves {
         client.send(&whole[..*cut]);
     }
-    // Sends much and reads nothing, until the connection takes no more.
+    // Sends much and reads nothing, until the connection accepts no more.
     let mut deaf = server.client();
     deaf.stream.set_write_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
     let info = request(&["COMMAND"]).repeat(100);
@@ -73,7 +73,7 @@ fn clients_that_stop_hold_up_nobody() {
     assert!(peak(&server) < 200, "{} MB", peak(&server));
 }
 
-/// 64 clients send 15 MB each of a request that is never whole, 960 MB in all.
+/// 64 clients send 15 MB each of a request that never ends, 960 MB in all.
 #[test]
 fn unfinished_requests_take_bounded_memory_together() {
     let (_dir, folder) = folder();
@@ -117,7 +117,7 @@ fn connections_beyond_the_bound_are_refused_and_many_take_little_memory() {
     let mut refused = server.client();
     assert_eq!(refused.next(), Some(Reply::Error("ERR max number of clients reached".into())));
     clients.truncate(100);
-    // The server notices that they are gone.
+    // The server notices that the clients have gone.
     while server.client().next_or_ping() != Some(text("PONG")) {}
     assert!(peak(&server) < 100, "{} MB", peak(&server));
 }
@@ -146,7 +146,7 @@ fn nothing_works_without_the_password() {
     assert!(client.line("PING").is_error());
     assert!(!client.line("HELLO 2 AUTH default secret").is_error());
     assert_eq!(client.line("PING"), text("PONG"));
-    // A stranger's request may not be large.
+    // Before the password, a request may not be large.
     let mut stranger = server.client();
     let _ = stranger.stream.write_all(&request(&[b"AUTH".to_vec(), vec![b'x'; 8000]]));
     assert!(stranger.next().is_none_or(|reply| reply.error().contains("more bytes")));
@@ -189,7 +189,7 @@ fn a_unix_socket_is_made_anew_after_a_kill_and_removed_at_the_end() {
     assert_eq!(reply, "+OK\r\n");
     assert_eq!(server.terminate(), Some(0));
     assert!(!socket.exists());
-    // What is no socket stays.
+    // A file that is no socket is not removed.
     fs::write(&socket, "x").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_gowk-serve"))
         .arg(&folder)

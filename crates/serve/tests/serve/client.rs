@@ -24,7 +24,7 @@ impl Server {
         Self::run(Command::new(env!("CARGO_BIN_EXE_gowk-serve")), folder, arguments)
     }
 
-    /// By a command that ends with running its arguments.
+    /// Starts the server through a command that finally runs its arguments.
     pub(crate) fn run(mut command: Command, folder: &Path, arguments: &[&str]) -> Self {
         command.arg(folder).args(arguments);
         if !arguments.contains(&"--listen") && !arguments.contains(&"--unix") {
@@ -46,7 +46,7 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Asks it to end; its exit code.
+    /// Asks the server to end. Returns its exit code.
     pub(crate) fn terminate(&mut self) -> Option<i32> {
         kill(Pid::from_raw(self.child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
         self.child.wait().unwrap().code()
@@ -64,7 +64,7 @@ impl Drop for Server {
     }
 }
 
-/// A reply as the tests write it.
+/// A reply in the form that the tests use.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Reply {
     Text(String),
@@ -156,7 +156,7 @@ impl Client {
         Self { stream, unread: Vec::new(), resp3: false }
     }
 
-    /// Of RESP3, chosen with `HELLO 3`.
+    /// Switches to RESP3 with `HELLO 3`.
     pub(crate) fn of_resp3(mut self) -> Self {
         self.resp3 = true;
         assert!(matches!(self.ask(&["HELLO", "3"]), Reply::Map(_)));
@@ -194,7 +194,7 @@ impl Client {
         self.next().expect("the server answers")
     }
 
-    /// The words of a line, as one request.
+    /// Sends the words of a line as one request.
     pub(crate) fn line(&mut self, line: &str) -> Reply {
         self.ask(&line.split(' ').collect::<Vec<_>>())
     }

@@ -1,5 +1,5 @@
-//! Invariants checked with `--ack early`: answers come before the commit, lookups see what was answered, the clock commits,
-//! and the end of the server too.
+//! Invariants checked with `--ack early`: answers come before the commit. Lookups see answered changes. The clock
+//! commits, and the end of the server also commits.
 
 use gowk::{Lookup, Reader};
 

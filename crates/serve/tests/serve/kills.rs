@@ -1,8 +1,8 @@
-//! Invariant checked: whenever the server is killed under load from several clients, every answered key is there
-//! afterwards, and no change is half there: a counting filter has as many copies as were answered, or one more for the
-//! request of each client that was not.
+//! Invariant checked: whenever the server is killed under load from several clients, every answered key is present
+//! afterwards, and no change is half made. A counting filter has as many copies as were answered, plus at most one for
+//! the unanswered request of each client.
 //!
-//! `GOWK_SERVE_KILLS` says how often; 20 times unless given.
+//! `GOWK_SERVE_KILLS` sets how often; 20 times by default.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::client::{Client, Reply, Server, folder, request};
 
 const CLIENTS: u64 = 4;
 
-/// What one client did: the keys that were answered, and how often it has added the shared key.
+/// One client's results: the answered keys, and how often it has added the shared key.
 #[derive(Default)]
 struct Done {
     keys: Vec<String>,
     copies: u64,
-    /// A copy was asked for, and not answered.
+    /// Copies that were requested but not answered.
     uncertain: u64,
 }
 
@@ -67,7 +67,7 @@ fn every_answered_key_is_there_after_a_kill() {
                     scope.spawn(move || load(client, &format!("{kill} {number}"), answered))
                 })
                 .collect();
-            // At another moment each time: after some answers, and a while that no answer ends.
+            // At a different moment each time: after some answers, and a short time that no answer ends.
             while answered.load(Ordering::Relaxed) < kill % 7 {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! `gowk-serve` as a process, and its connections against models. The clients that others wrote are in `tests/clients`.
+//! `gowk-serve` as a process, and its connections against models. `tests/clients` has clients by other authors.
 //!
 //! - `answers`: commands, options, answers and errors, in both protocols.
 //! - `beside`: other processes and the server's own end: readers, writers, damage, disks that take no more, signals.
@@ -6,7 +6,7 @@
 //! - `early`: answers before the commit.
 //! - `kills`: the server is killed under load.
 //! - `model`: any bytes, and sequences of commands against a model.
-//! - `recipes`: what the recipes of `docs/serving.md` promise.
+//! - `recipes`: the promises of the recipes in `docs/serving.md`.
 //! - `client`: the server as a process, and a client of it.
 
 mod answers;

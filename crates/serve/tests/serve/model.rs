@@ -1,7 +1,7 @@
-//! Invariants checked of connections, without a process:
+//! Invariants checked for connections, without a process:
 //!
 //! 1. Any bytes end in replies or a closed connection: no panic, no endless wait.
-//! 2. Any sequence of commands, in pieces of any size, is answered as a model of sets and counted keys answers it.
+//! 2. Any sequence of commands, in pieces of any size, is answered like a model of sets and counted keys.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::client::{folder, request};
 
-/// All replies to these pieces, after which the client closes its side.
+/// All replies to these pieces. After the pieces the client closes its side.
 fn answers(folder: &Path, pieces: &[&[u8]], arguments: &[&str]) -> Vec<u8> {
     let arguments = Arguments::parse_from(["gowk-serve", folder.to_str().unwrap()].iter().chain(arguments));
     let server = Arc::new(Server::new(folder, arguments.settings().unwrap()).unwrap());
@@ -52,7 +52,7 @@ fn decoded(mut bytes: &[u8]) -> Vec<OwnedFrame> {
     frames
 }
 
-/// Sets and counted keys, as the commands see them.
+/// Sets and counted keys, from the commands' point of view.
 #[derive(Default)]
 struct Model {
     sets: HashMap<u8, HashMap<u8, u32>>,

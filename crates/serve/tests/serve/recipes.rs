@@ -1,9 +1,9 @@
-//! The recipes of `docs/serving.md`, by a client that sends what the programs there send.
+//! The recipes of `docs/serving.md`, with a client that sends the same commands as the programs there.
 //!
 //! Invariants checked:
 //!
-//! 1. Of crawlers that ask for URLs at the same time, exactly one gets each URL, also where the server is killed between.
-//! 2. A pipeline passes each event once, and again after a stop of the server what was not answered, and nothing else.
+//! 1. If crawlers ask for URLs at the same time, exactly one gets each URL, even if the server is killed in between.
+//! 2. A pipeline passes each event once. After a stop of the server, it passes exactly the unanswered events again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use std::sync::Barrier;
 
 use crate::client::{Int, Reply, Server, folder, text};
 
-/// The page, which must have these lines.
+/// Checks that the page has these lines.
 fn page(lines: &[&str]) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serving.md");
     let page = fs::read_to_string(path).unwrap();
@@ -38,7 +38,7 @@ fn crawlers_that_share_a_filter_get_each_url_once() {
                     let (mut client, start) = (server.client(), &start);
                     scope.spawn(move || {
                         start.wait();
-                        // Each finds the links of all, in an order of its own.
+                        // Each crawler finds the links of all, in an order of its own.
                         let urls = (0..300).map(|step| round * 150 + (step * 7 + crawler * 50) % 300);
                         let ask = |url: &u64| {
                             let url = format!("https://example.org/{url}");
@@ -51,7 +51,7 @@ fn crawlers_that_share_a_filter_get_each_url_once() {
             crawlers.into_iter().map(|crawler| crawler.join().unwrap()).collect()
         });
         fetched.into_iter().flatten().for_each(|url| *taken.entry(url).or_default() += 1);
-        // Answers were durable.
+        // The answers were durable.
         server.kill();
         server = Server::start(&folder, &[]);
     }
