@@ -124,7 +124,7 @@ pub struct KeyHasher {
     pub(crate) kind: HashKind,
     pub(crate) seed: u64,
     /// The hash of an eight-byte key begins with the exclusive or of the key and this number. The seed affects the hash
-    /// of such keys only through it.
+    /// of such keys only through this number.
     flip: u64,
 }
 

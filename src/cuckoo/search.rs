@@ -41,7 +41,7 @@ const ROOT: usize = usize::MAX;
 struct End<W> {
     /// The step of the last bucket that an entry moves to.
     step: usize,
-    /// That bucket with a lane free.
+    /// The last bucket, with a lane free.
     bucket: Bucket<W>,
     /// The bucket that receives the group leaving the last bucket; `None` if the last bucket already had a free lane.
     taker: Option<(BucketId, Bucket<W>)>,

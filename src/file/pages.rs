@@ -221,7 +221,8 @@ impl Pages {
 
     /// Asks the system to read in a region that will be needed soon, without waiting. Does nothing past the last region.
     ///
-    /// Works only for a file larger than memory; the system is advised not to read ahead in such a file by itself.
+    /// Does nothing for a file that fits into memory; for a larger file, the system is advised not to read ahead by
+    /// itself.
     pub(crate) fn read_ahead(&self, region: RegionId) {
         if self.paging.larger_than_memory {
             self.map.read_ahead(self.addresses.bucket(region, 0), BUCKETS_PER_REGION as usize);

@@ -223,8 +223,8 @@ pub(super) fn recover(published: &mut PublishedFile) -> Result<Journal> {
 
 /// Writes every page that the journal names, with the changed words, under the checksum that the journal names.
 ///
-/// If page and checksum then do not match, the page was damaged outside these words. It remains damaged until its first
-/// use finds that; recovery continues.
+/// If page and checksum then do not match, the page was damaged outside these words. It remains damaged, and its first
+/// use reports that. Recovery continues.
 fn redo_pages(published: &PublishedFile, overlay: &Overlay) -> Result<()> {
     let mut words = [0; _];
     overlay.ascending().try_for_each(|(region, change)| {

@@ -143,7 +143,7 @@ impl Queue {
 
     fn ended(&self, answer: Option<Arc<Answer<()>>>) {
         let mut state = self.state();
-        // Once the thread has ended, no one answers any more.
+        // The thread has ended, so nothing would answer the job.
         if state.ending
             && state.closing.is_empty()
             && let Some(answer) = &answer

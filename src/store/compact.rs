@@ -49,7 +49,7 @@ pub struct Compacted {
     pub version: Option<u64>,
     /// Shards rewritten.
     pub folded: u64,
-    /// Shards without room for their pending records that must not grow.
+    /// Shards that have no room for their pending records, and must not grow.
     pub full: u64,
     /// How many bytes the new files have.
     pub bytes: u64,

@@ -438,7 +438,7 @@ fn what_a_reader_would_refuse_is_refused_before_it_is_published() {
         }
         assert_eq!(shared.store.newest().unwrap().number, 1);
     }
-    // As much as is allowed: the last application finds no room, and all others continue.
+    // The longest states that are allowed: the last application finds no room for its state, and all others continue.
     for number in 0..16 {
         let token = Token { state: "x".repeat(1 << 20), ..Token::new(format!("a{number}"), 1) };
         match (shared.commit(0, Some(token)), number) {

@@ -193,8 +193,8 @@ fn joined_metadata(parts: &[Snapshot<'_>]) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// The policy of the joined filter: capacities and size limits add up. Without a size limit on every part, the joined
-/// filter has none.
+/// The policy of the joined filter: capacities and size limits add up. If one part has no size limit, the joined filter
+/// has none.
 fn joined_policy(parts: &[Snapshot<'_>], first: Policy) -> Policy {
     let policies = || parts.iter().map(Snapshot::policy);
     let capacity = policies().fold(0, |sum, policy| policy.capacity.saturating_add(sum));

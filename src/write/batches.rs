@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 #[cfg(doc)]
 use crate::options::Options;
 
-/// How many keys of a batch are partitioned at a time, at least, if it has as many.
+/// The fewest keys of a batch to partition at a time, unless the batch has fewer.
 const FEWEST: usize = 1 << 18;
-/// How many keys of a batch are partitioned at a time, at most. It bounds the memory.
+/// The most keys of a batch to partition at a time. It bounds the memory.
 const MOST: usize = 1 << 22;
 /// Between these bounds, a block has this many keys for each region. More keys use each cached region more often, but a
 /// larger block takes more memory and cache. A new filter of 22 MB was filled fastest with 2^18 keys at a time, a filter

@@ -22,7 +22,7 @@ use crate::options::Options;
 
 /// A commit sweeps one of this many parts of the regions, so at most this many commits sweep all of them.
 const PARTS: u64 = 64;
-/// How many regions a commit sweeps at least, if as many are left.
+/// The fewest regions that a commit sweeps, unless fewer are left.
 const LEAST: u64 = 16;
 
 /// How many regions to sweep before checking again whether a copy of the file is worth its memory.

@@ -70,7 +70,7 @@ impl Shortcut {
     }
 }
 
-/// The region and the place of a key. A key of another shard gets a region that does not exist.
+/// The region and the place of a key. A key of another shard gets the number of a region that does not exist.
 #[inline(always)]
 fn place<W: Width>(traits: &Traits, hash: KeyHash) -> (RegionId, Place<W>) {
     let (region, rem) = traits.span.region_or_beyond(hash);

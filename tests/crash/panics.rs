@@ -31,7 +31,7 @@ fn writer(path: &Path, kind: Kind) -> Writer {
     writer
 }
 
-/// A key that panics when such keys are read for the n-th time.
+/// A key. The n-th read of any such key panics.
 struct Key<'a> {
     bytes: [u8; 8],
     reads: &'a AtomicUsize,

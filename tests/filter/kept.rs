@@ -27,7 +27,7 @@ fn filter(dir: &Path, name: &str) -> PathBuf {
 }
 
 fn look_up(reader: &Reader) {
-    // More than once: the first lookup of a page verifies it.
+    // Looks up more than once, as the first lookup of a page verifies the page.
     for _ in 0..3 {
         assert!((0..KEYS).all(|i| reader.contains(&i.to_le_bytes()).unwrap()));
     }

@@ -112,7 +112,7 @@ fn check(writer: &Writer, model: &Model, limit: u64) {
 #[test]
 fn the_newest_keys_stay_and_all_others_go() {
     let dir = tempfile::tempdir().unwrap();
-    // Rates without a false positive among so few keys; and K - 1 of the width.
+    // Rates at which these few keys have no false positive; and K - 1 of the width.
     for (number, (newest, rate, whole)) in
         [(700, 3e-8, 14), (1, 3e-8, 14), (5, 3e-8, 14), (40_009, 3e-8, 14), (3000, 1e-4, 14)]
             .into_iter()

@@ -149,7 +149,7 @@ impl Run {
                 self.acknowledge(if newest.number > version.number { merged } else { state });
             }
             Committed::Already(_) => {
-                // The begun state will not come about.
+                // No commit was made, so its expected state is replaced.
                 self.states.pop();
                 self.begin(self.states[self.durable].clone());
                 self.acknowledge(self.states.len() - 1);
@@ -203,7 +203,7 @@ impl Run {
                 let told = store.compact(true, &|_, _| {})?;
                 match told.version {
                     Some(made) if made == number + 1 => {}
-                    // The begun state will not come about.
+                    // No commit was made, so its expected state is replaced.
                     Some(made) if made == number => self.states[state] = self.states[timed].clone(),
                     None if timed == self.durable => self.states[state] = self.states[timed].clone(),
                     _ => panic!("{told:?}"),
@@ -218,7 +218,7 @@ impl Run {
                     .vacuum(&gowk::store::Vacuum::default().keep(*keep).grace(Duration::ZERO))?;
                 assert!(told.version.is_none_or(|made| made == number + 1), "{told:?}");
                 if told.version.is_none() {
-                    // The begun state will not come about.
+                    // No commit was made, so its expected state is replaced.
                     self.states[state] = self.states[self.durable].clone();
                 }
                 self.acknowledge(state);
@@ -498,7 +498,7 @@ fn get_over(run: &mut Run, step: &Step, error: &Error, kind: ErrorKind) -> &'sta
         return "done";
     }
     assert_eq!(found, run.states[run.durable], "{step:?}: {message}");
-    // The begun states will not come about.
+    // The step made no commit, so its expected states are dropped.
     run.states.truncate(run.durable + 1);
     // If the step has several commits, the ones that were not made.
     let held = run.now().1;

@@ -37,7 +37,7 @@ fn holds(store: &Store, count: u64) {
     assert!((0..).zip(found).all(|(key, found)| found == (key < count)));
 }
 
-/// Converts it as for sending from a task to the driver.
+/// The fold as the driver gets it from a task: converted to text and back.
 fn sent(sealed: &Sealed) -> Sealed {
     serde_json::from_str(&serde_json::to_string(sealed).unwrap()).unwrap()
 }

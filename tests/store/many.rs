@@ -54,7 +54,7 @@ const COMMITS: [Commit; 2] = [
     |update, progress| new(update.commit_rebased("insert", None, progress).unwrap().0),
 ];
 
-/// The shards whose files came with a version, and how many records its last run has if that came with it.
+/// The shards whose files came with a version, and the number of records in the run that came with it.
 fn came(version: &Version) -> (Vec<u32>, u64) {
     let files = version.shards.iter().filter(|(_, file)| file.since == version.number);
     let run = version.runs.last().filter(|run| run.since == version.number);

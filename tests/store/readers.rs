@@ -305,7 +305,7 @@ fn commits_are_rebased_or_told_of_a_conflict() {
     let reader = store.read().unwrap();
     assert!(one[..5].iter().chain(&two[..5]).all(|key| reader.contains(key).unwrap()));
     assert!(!reader.contains(&one[5]).unwrap());
-    // A removal, and an update without changes.
+    // Tries an update with a removal, and one without changes.
     let mut update = store.update().unwrap().rewriting();
     let removed = update.remove_batch(&[one[0], one[7], two[0]]).unwrap();
     assert_eq!(removed, [true, false, true]);

@@ -251,7 +251,7 @@ fn commits_of_different_keys_rebase_and_a_key_is_new_once() {
     }
 }
 
-/// Additionally, the fold and the merge come between the two other steps.
+/// Repeats the fold or the merge, so that it also comes between the two other steps.
 fn meanwhile_again(store: &Store, what: &str) {
     match what {
         "a fold" => drop(store.compact(true, &quiet).unwrap()),

@@ -117,7 +117,7 @@ pub(crate) struct Creation<'a> {
     pub(crate) vacuum: Option<(u64, Duration)>,
 }
 
-/// What a call gives for [`Creation::vacuum`].
+/// The value of [`Creation::vacuum`] for these arguments of a call.
 pub(crate) fn vacuum_of(keep: Option<u64>, grace: Option<Span>) -> PyResult<Option<(u64, Duration)>> {
     if keep.is_none() && grace.is_none() {
         return Ok(None);

@@ -68,7 +68,7 @@ pub(super) struct Shape {
     max_false_positive_rate: Option<f64>,
 }
 
-/// Whether a filter doubles itself, by the words of the option.
+/// The option's words for whether a filter doubles itself.
 pub(super) const GROWTH: [(&str, Growth); 2] = [("auto", Growth::Auto), ("never", Growth::Never)];
 
 /// The creation options of an existing filter or store, and their values.

@@ -32,7 +32,7 @@ pub enum Unpack {
     /// gzip, and zstd with windows up to 128 MiB.
     #[default]
     Usual,
-    /// Also zstd with longer windows, up to 2 GiB. Reading them takes as much memory.
+    /// Also zstd with longer windows, up to 2 GiB. A window takes its length in memory.
     Long,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct Read {
     pub(super) finished: Option<Finished>,
     /// How many bytes a last record without an end has. It is left for a later run.
     pub(super) unfinished: u64,
-    /// Whether the input was replaced, so that this run has begun it anew.
+    /// Whether the input was replaced, so that this run reads it from the start.
     pub(super) restarted: bool,
     /// Why the input is not read further. The piece is then empty: earlier pieces have all records.
     pub(super) failed: Cell<Option<Error>>,

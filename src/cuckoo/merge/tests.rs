@@ -150,7 +150,7 @@ fn copies_of_one_key_are_counted_by_one_group_as_long_as_it_can() {
     };
     assert_eq!(sum(2, 1), [1, 0]);
     assert_eq!(sum(Four::MOST_COPIES - 3, 2), [1, 0]);
-    // One group of all of them would be saturated.
+    // One group of all copies would be saturated.
     assert_eq!(sum(Four::MOST_COPIES - 2, 2), [1, 1]);
     // One group would take as many lanes as two: they stay apart.
     assert_eq!(sum(1, 1), [2, 0]);

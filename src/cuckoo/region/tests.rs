@@ -435,7 +435,7 @@ impl<W: Width> History<W> {
         self.entries = now;
     }
 
-    /// Removes a key that is there.
+    /// Removes a key that the region holds.
     fn remove(&mut self, live: usize) {
         let key = self.live.swap_remove(live);
         self.memory.forget_use();
@@ -1355,7 +1355,7 @@ fn load_of_multiset<W: Width>(seed: u64, exponent: f64, end: f64) -> f64 {
             if at > copies {
                 break;
             }
-            // When the copy with this number comes, among all copies: about in proportion to its number.
+            // The time at which the copy with this number comes, among all copies: about in proportion to the number.
             let jitter = (random(u64::from(lanes)) >> 11) as f64 / (1_u64 << 53) as f64;
             let time = ((f64::from(at) - 1.0 + jitter) / f64::from(copies)).max(before);
             events.push((time, key, at));

@@ -404,7 +404,7 @@ fn a_read_that_is_interrupted_goes_on_and_one_that_fails_does_not() {
     assert_eq!(failed.kind(), io::ErrorKind::PermissionDenied);
 }
 
-/// The journal's commits would be lost.
+/// Otherwise the journal's commits would be lost.
 #[test]
 fn a_journal_that_cannot_be_opened_is_not_taken_for_none() {
     let written = Written::new();

@@ -133,7 +133,8 @@ impl Version {
         self.files[key] + self.pending(key)
     }
 
-    /// How many runs that are pending for a shard here, in version `number`, a later version has merged with later runs.
+    /// The runs that are pending for a shard here, in version `number`, and that a later version has merged with later
+    /// runs.
     fn merged_in(&self, number: u8, later: &Self, shard: usize) -> impl Iterator<Item = &Run> {
         let folded = self.folded[shard];
         let keeps_apart = move |run: &Run| {
