@@ -63,7 +63,7 @@ pub(super) struct Shortcut {
     pub(super) offsets: [u16; 64],
 }
 
-/// A value that no epoch has: it is odd.
+/// A value that no noted epoch has, as it is odd.
 pub(super) const CLOSED: u64 = u64::MAX;
 
 impl Shortcut {

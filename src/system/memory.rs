@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-/// A file larger than this part of the memory does not stay in memory: other files and the process itself need memory,
-/// too.
+/// A file larger than this part of the memory counts as too large to stay there: other files and the process itself need
+/// memory, too.
 const MOST: f64 = 0.5;
 
 /// Every process may use more memory than twice this. Reading the limit takes some 30 system calls, and a store may have

@@ -12,8 +12,8 @@ use crate::options::Options;
 /// How far a key's time may run ahead of the clock, or the epoch ahead of the clock, in milliseconds.
 const AHEAD: u64 = 5 * 60 * 1000;
 
-/// A clock is wrong if it leaps by more than this, and by more than the time that keys are kept. A filter that is rarely
-/// used may see a shorter leap. In milliseconds.
+/// A clock counts as wrong if it leaps by more than this, and by more than the time that keys are kept. A filter that is
+/// rarely used may see a shorter leap. In milliseconds.
 const YEAR: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// How many keys of a batch have their times or lifetimes checked before the first of them is inserted.

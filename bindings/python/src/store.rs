@@ -233,7 +233,7 @@ impl Store {
     /// one process and gone for another.
     ///
     /// Raises:
-    /// As text: a path would lose a slash of an address.
+    ///     WrongClock: the clock would make the store forget every key at once, or is behind the store's time.
     fn update_time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let opened = self.opened(py)?;
         let reader = &opened.reader;
