@@ -568,7 +568,7 @@ impl<W: Layout> Bucket<W> {
     /// |---|---|---|---|---|
     /// | `word` | `0000` | `8000` | `0001` | `abc8` |
     /// | `(word & body) + body` | `7fff` | `7fff` | `8000` | `abc7` |
-    /// the `or` with `word`, inverted, `& high` | `8000` | `0000` | `0000` | `0000` |
+    /// | its `or` with `word`, inverted, `& high` | `8000` | `0000` | `0000` | `0000` |
     #[inline(always)]
     fn zero_lanes(self, word: u64) -> Lanes<W> {
         let (high, body) = (self.numbers().high(), self.numbers().body());

@@ -366,7 +366,7 @@ impl World {
                 }
             }
             LookAfter if self.version(newest).unwrap_or_default().first > process.newest + 1 => {
-                // A vacuum that starts over is like another vacuum.
+                // A vacuum that starts over behaves like a new one, so the model ends it here.
                 if usize::from(process.program) == VACUUM { me.ended = true } else { start_over(me) }
             }
             DropDraft => me.draft = 0,
