@@ -52,7 +52,7 @@ fn by(day: &Arc<AtomicU64>) -> impl Fn() -> SystemTime + Send + Sync + 'static {
     move || on(day.load(Ordering::Relaxed))
 }
 
-/// The epoch in which each key expires, and that of the store.
+/// The epoch in which each key expires, and the epoch of the store.
 #[derive(Clone, Default)]
 struct Model {
     keys: HashMap<u64, u64>,
