@@ -156,7 +156,7 @@ pub struct Forecast {
     pub bits_per_key: f64,
     /// Entries with no tail left; a doubling copies them to both sides.
     pub void_entries: u64,
-    /// Bytes of the file then.
+    /// The file's length then, in bytes.
     pub file_length: u64,
 }
 

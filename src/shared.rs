@@ -41,9 +41,9 @@ pub enum Commits {
     /// one commit syncs all go into the next commit.
     #[default]
     Always,
-    /// At the latest after this time. A change is answered as soon as it is made: a crash loses the changes answered
-    /// since the last commit, and [`SharedWriter::contains`] does not see them yet ([`SharedWriter::change`] does). After
-    /// a failed commit, changes fail with its error until a later commit succeeds.
+    /// At the latest this long after a change. A change is answered as soon as it is made: a crash loses the changes
+    /// answered since the last commit, and [`SharedWriter::contains`] does not see them yet ([`SharedWriter::change`]
+    /// does). After a failed commit, changes fail with its error until a later commit succeeds.
     Every(Duration),
 }
 

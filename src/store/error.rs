@@ -67,7 +67,7 @@ pub enum Error {
     NoObjectStores {
         /// The address.
         path: PathBuf,
-        /// The feature that brings them.
+        /// The feature with which a build supports this object store.
         feature: &'static str,
     },
 

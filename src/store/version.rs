@@ -102,7 +102,7 @@ pub struct Version {
     pub fence: u64,
     /// The epoch of a forgetting store; 0 in others.
     pub(super) epoch: u64,
-    /// An update that repeats a commit judges at most by this epoch, which is that commit's.
+    /// The epoch of a commit that an update repeats: the update judges by no later one.
     pub(super) until: Option<u64>,
     /// The last token of each application.
     pub tokens: BTreeMap<String, Done>,

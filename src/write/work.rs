@@ -57,7 +57,7 @@ impl Work {
         self.target().identity()
     }
 
-    /// Like [`Pending::exceeds_memory`]. An unpublished file never does: it lies in its map, is short, or was allowed.
+    /// Like [`Pending::exceeds_memory`]. False for an unpublished file: it lies in its map, is short, or was allowed.
     pub(super) fn exceeds_memory(&self) -> bool {
         match self {
             Self::Published(published, pending) => pending.exceeds_memory(published),

@@ -501,12 +501,12 @@ fn impossible_counts_in_the_live_area_are_an_error() {
         file.write_all_at(&9_u64.to_le_bytes(), counters).unwrap();
         file.write_all_at(&[0xff; 296], counters + 8).unwrap();
     };
-    // A reader does not trust them in a file that no writer has open, either.
+    // Even in a file that no writer has open, a reader does not trust the counts.
     rot();
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.info().unwrap().entries, 300);
     assert!(verify(&reader).live_differs && reader.metadata().is_ok());
-    // A writer does not read them, but writes new ones.
+    // A writer does not read the counts, but writes new ones.
     let mut writer = Options::new().open_existing(&path).unwrap();
     assert!(verify(&reader).is_clean());
     rot();

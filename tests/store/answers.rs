@@ -171,7 +171,7 @@ fn a_batch_says_of_every_key_what_insert_each_says() {
             let dir = tempfile::tempdir().unwrap();
             let store = Store::create(crate::place(&dir), 2, &options).unwrap();
             let store = Store::open_with(store.path(), &options).unwrap();
-            // For a new store and for a full one.
+            // First the store is new, then full.
             for version in 0..2 {
                 let update = || store.update().unwrap();
                 let [mut batch, mut each] =

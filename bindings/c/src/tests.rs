@@ -52,7 +52,7 @@ impl Left {
 
     /// The message after a call that failed.
     fn message(&self) -> String {
-        // SAFETY: a call that fails has written it.
+        // SAFETY: a call that fails has written the error.
         unsafe { CStr::from_ptr(self.0.assume_init_ref().message.as_ptr()) }.to_str().unwrap().to_owned()
     }
 }

@@ -35,7 +35,7 @@ impl Window {
         self.0.iter().map(|(file, _)| file.as_path())
     }
 
-    /// Fails if one of them has other key rules than the filter into which the keys go.
+    /// Fails if a filter or store has other key rules than `into`, whose rules are `rules`.
     pub(super) fn check_rules(&self, rules: Option<KeyRules>, into: &Path) -> Result<(), Failure> {
         self.0.iter().try_for_each(|(file, reader)| match Some(reader.key_rules(file)?) == rules {
             true => Ok(()),

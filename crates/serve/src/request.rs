@@ -84,7 +84,7 @@ impl Requests {
             if end > bounds.bytes {
                 return Err(Malformed::TooLarge("bytes"));
             }
-            // The line end after it is not checked, but must have arrived.
+            // The two bytes after the argument, its line end, must have arrived. They are not checked.
             if bytes.len() < end + 2 {
                 self.read = start;
                 return Ok(None);

@@ -327,7 +327,7 @@ fn what_was_tried_in_vain_is_forgotten() {
     assert_eq!(Groups::of(first.at(aside)).iter().copied().collect::<Vec<_>>(), [here[2]]);
     let here = [stuck(1, 1), moving(2, 2), stuck(3, 1)];
     assert_eq!(try_in(&mut world(&here), &[], coming(2), false), (true, vec![(aside, here[1].entry)]));
-    // A chain does not move a group that was already put.
+    // A chain does not move a group that was already placed.
     let here = [1, 2, 3].map(|tail| stuck(tail, 1));
     let mut last = world(&[&here[..], &[moving(4, 1)]].concat());
     let put = [(bucket, moving(4, 1).entry)];

@@ -205,7 +205,7 @@ impl Story {
         }
         let place = Place::<W>::new(hash.local(), rem).at(epoch as u32);
         let expiry = epoch + 1 + random.below(most_epochs(W::EXPIRY_BITS));
-        // A copy of the region each time would take most of the time.
+        // Copying the region at each step would take most of the test's time.
         let before = self.step.is_multiple_of(64).then(|| memory.clone());
         let is_as_before = |memory: &Memory<W>| before.as_ref().is_none_or(|before| before.0 == memory.0);
         let present = region::contains(memory, place).unwrap();

@@ -57,8 +57,7 @@ fn a_chain_frees_a_lane_and_keeps_all_groups() {
     assert!(freed > 2000 && moved_groups > 200 && refused > 2000, "{freed} {moved_groups} {refused}");
 }
 
-/// The bucket has a free lane already. If the entry that leaves it drew another entry into it, that other one would be
-/// lost.
+/// The first bucket has a free lane already. If a chain from it moved an entry into it, that entry would be lost.
 #[test]
 fn no_chain_leads_back_to_where_it_starts() {
     let [first, second] = [FIRST, FIRST + 1].map(BucketId);

@@ -94,7 +94,7 @@ type Content = [i8; KEYS];
 struct Run {
     from: u8,
     to: u8,
-    /// The version with which the run came, which identifies it.
+    /// The version that brought the run; its number identifies the run.
     since: u8,
     /// The version on which the run is based.
     base: u8,

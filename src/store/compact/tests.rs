@@ -48,7 +48,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// With this many runs of ten keys each, and with all of the first keys in files.
+    /// A store with this many runs of ten keys each, and with all of the first keys in files.
     fn new(runs: u32) -> Arc<Self> {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let options = Options::new().counting().capacity(100).seed(2).slots_per_bucket(SlotsPerBucket::Two);
@@ -254,7 +254,7 @@ fn a_shard_is_written_anew_at_a_number_that_its_file_draws() {
     for (shard, entries, byte, due) in [
         (0, 1_600_000, 0, 50_000),
         (0, 1_600_000, 0xff, 99_999),
-        // 50,000, times the golden ratio minus 1, or times the rest.
+        // 50,000 times the golden ratio, or times 3 minus this ratio.
         (1, 1_600_000, 0, 80_901),
         (1, 1_600_000, 0xff, 69_098),
         (0, 0, 0, 4096),

@@ -255,7 +255,7 @@ fn a_version_that_nobody_needs_for_it_may_be_gone_where_one_before_a_token_is_so
     assert_eq!(shared.store.before("a", 7).unwrap(), base);
 }
 
-/// Its operation is not checked: nothing is published.
+/// The commit's operation is not checked, as nothing is published.
 #[test]
 fn a_commit_that_was_made_before_is_told_whatever_its_operation_is() {
     let (shared, long) = (Shared::new(), "long".repeat(1000));

@@ -87,7 +87,7 @@ fn noon(day: u64) -> SystemTime {
 
 fn options(kind: Kind, capacity: u64) -> Options {
     let options = match kind {
-        // Epochs have one day.
+        // An epoch lasts one day.
         Kind::Forgetting => Options::new().forget_after(14 * DAY).refresh(true),
         kind => Options::new().kind(kind),
     };

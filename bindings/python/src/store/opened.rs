@@ -107,7 +107,7 @@ impl Store {
             None => self.asked.read(py, &self.path, Some(self.version))?,
         };
         let opened = Opened::new(reader);
-        // Another thread may have opened it first, and moved to another version.
+        // Another thread may have opened the store first, and moved to another version.
         let before = self.opened.compare_and_swap(&of_parent, Some(opened.clone()));
         // This leaks one value for each fork.
         std::mem::forget(of_parent);

@@ -316,7 +316,7 @@ impl RawInput {
         Ok(rules)
     }
 
-    /// The part of a record that `key` of the job names.
+    /// The part of a record that the job's entry `key` names.
     fn time(
         &self,
         key: &'static str,
