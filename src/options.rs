@@ -201,8 +201,8 @@ impl Options {
         self
     }
 
-    /// Creation: the chance that a key never inserted is found, at full load and before any doubling; above 0 and below
-    /// 1. Determines the slots per bucket. An existing filter with a higher rate is refused with [`Error::Rate`].
+    /// Creation: the chance that a key never inserted is found, at full load and before any doubling; above 0 and
+    /// below 1. Determines the slots per bucket. An existing filter with a higher rate is refused with [`Error::Rate`].
     pub fn false_positive_rate(mut self, rate: f64) -> Self {
         self.rate = Some(rate);
         self
@@ -373,8 +373,8 @@ impl Options {
         }
     }
 
-    /// Creation: the filter holds shard `number`, from 0, of the `of` shards that divide all keys; by default shard 0 of
-    /// 1. [`capacity`](Self::capacity) counts only keys of this shard.
+    /// Creation: the filter holds shard `number`, from 0, of the `of` shards that divide all keys; by default shard 0
+    /// of 1. [`capacity`](Self::capacity) counts only keys of this shard.
     ///
     /// [`KeyHash::shard`](crate::KeyHash::shard) says which shard a key belongs to; all shards need the same seed. The
     /// filter takes keys and hashes like any other filter, and refuses keys of another shard with [`Error::OtherShard`].

@@ -2,6 +2,7 @@
 //!
 //! No I/O. The rules stand in `format-spec/README.md`, section 4.2. The digits d0, d1, ... of a group, the lowest
 //! lane first, form a number in bijective base D: each digit is 1 to D, so each number has just one form.
+//!
 //! `copies = 1 + d0 + d1 D + d2 D^2 + ...`
 //!
 //! n = 4, D = 31: one lane is 1 copy, two are 2 to 32, three up to 993, and four, a whole bucket, up to 30,784. A group

@@ -91,8 +91,8 @@ pub enum HashKind {
     #[default]
     #[cfg_attr(feature = "serde", serde(rename = "xxh3-128"))]
     Xxh3,
-    /// The caller, who passes [`KeyHash`]es. Bytes fail with [`Error::CallerHashes`](crate::Error::CallerHashes). Hash id
-    /// 0.
+    /// The caller, who passes [`KeyHash`]es. Bytes fail with [`Error::CallerHashes`](crate::Error::CallerHashes). Hash
+    /// id 0.
     Caller,
 }
 

@@ -161,8 +161,8 @@ fn repaired_pages_answer_present_through_commits_doublings_and_reopenings() {
     }
 }
 
-/// Puts a digit above an entry of a page, and stores the right checksum. Slots have 16 bits here, and 0x0400 is the digit
-/// 1.
+/// Puts a digit above an entry of a page, and stores the right checksum. Slots have 16 bits here, and 0x0400 is the
+/// digit 1.
 fn put_a_digit(path: &Path, page: u64) {
     let info = Reader::open(path).unwrap().info().unwrap();
     let mut bytes = std::fs::read(path).unwrap();

@@ -44,7 +44,7 @@ pub enum TimeKind {
 }
 
 impl TimeKind {
-    /// The time in a text; `None` if the text is none.
+    /// The time in a text; `None` if the text is no time.
     pub(super) fn parse(self, text: &[u8]) -> Option<KeyTime> {
         match self {
             Self::Seen => parse(text).map(KeyTime::Seen),
@@ -63,14 +63,14 @@ impl TimeKind {
     }
 }
 
-/// The lifetime in a text; `None` if the text is none.
+/// The lifetime in a text; `None` if the text is no lifetime.
 fn lifetime(text: &[u8]) -> Option<Duration> {
     let text = text.trim_ascii();
     let seconds = number(text).or_else(|| with_exponent(text));
     seconds.map(|(seconds, nanos)| Duration::new(seconds, nanos)).or_else(|| span(str::from_utf8(text).ok()?))
 }
 
-/// The time in a text; `None` if the text is none.
+/// The time in a text; `None` if the text is no time.
 pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
     let text = text.trim_ascii();
     let since = match number(text).or_else(|| with_exponent(text)) {

@@ -10,8 +10,8 @@
 //! 2. A commit that was acknowledged, or seen by a reader, is never lost: the file and the journal under FILE's names
 //!    always give it.
 //! 3. There are never two writers, and nobody changes a file that another is changing.
-//! 4. From every state, all processes that live can come to their ends.
 //! 4. From every state, all live processes can reach their ends.
+//!
 //! That the model is of this code: the real code, run alone, makes the calls to the disk that the programs name, in the
 //! same order and under the same locks. That the model can fail: each of a list of changes to the programs violates an
 //! invariant.

@@ -267,8 +267,8 @@ fn a_shard_is_written_anew_at_a_number_that_its_file_draws() {
     }
 }
 
-/// A run of version 11 is then in the file of shard 0, and pending for shard 1. A merge leaves out the records of shard
-/// 0.
+/// A run of version 11 is then in the file of shard 0, and pending for shard 1. A merge leaves out the records of
+/// shard 0.
 #[test]
 fn a_merge_leaves_out_what_a_fold_of_the_same_version_has_folded() {
     let shared = Shared::new(0);
