@@ -70,7 +70,7 @@ impl Journal {
         let bytes = header.encode();
         disk.write_at(&self.file, &bytes, 0).at(&files.journal, "write")?;
         disk.set_len(&self.file, HEADER).at(&files.journal, "cut")?;
-        // Protects later commits: a scan finds them only under this header's salt.
+        // Protects: later commits. A scan finds them only under this header's salt.
         disk.sync(&self.file).at(&files.journal, "sync")?;
         self.previous = crc32fast::hash(&bytes[..HEADER_CRC_AT]);
         self.end = HEADER;
