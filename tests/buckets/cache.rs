@@ -107,7 +107,7 @@ fn a_cache_may_be_removed_under_running_readers() {
                 // A removal is told to have failed if a reader makes files meanwhile; most are gone then.
                 removed += u32::from(cache.exists());
                 let _ = std::fs::remove_dir_all(&cache);
-                // As soon as it is there, and then more and more seldom: however slow the server is, readers end.
+                // Removes the cache as soon as it exists, and then ever more seldom, so that readers end however slow the server is.
                 std::thread::sleep(Duration::from_millis(10.max(500 * u64::from(removed))));
             }
             removed
