@@ -84,11 +84,10 @@ def time_of_update(store: Files) -> int | None:
 class Shard:
     """The one shard that the keys of a task belong to, in the version that the task works on."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.store = plan.open()
-        self.number: int | None = None
-        self.fetched = 0
+    def __init__(self, plan: Plan, number: int | None = None) -> None:
+        self.plan, self.number, self.fetched = plan, number, 0
+        with plan.named(self):
+            self.store = plan.open()
 
     def found(self, keys: Array) -> NDArray[np.bool_]:
         """Which keys the version has; none of them may be null."""
@@ -149,8 +148,7 @@ def folded(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     for batch in batches:
         numbers: list[int] = batch.column("shard").to_numpy().tolist()
         for number in numbers:
-            shard = Shard(plan)
-            shard.number = number
+            shard = Shard(plan, number)
             with plan.named(shard), plan.disk().scratch() as scratch:
                 shard.open(number)
                 sealed = shard.store.fold(number, scratch=scratch)
