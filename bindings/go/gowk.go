@@ -258,7 +258,10 @@ func (o *Options) made() (*C.gowk_options, error) {
 	set(o.Refresh, "refresh", true)
 	set(o.KeepNewest != 0, "keep_newest", o.KeepNewest)
 	if o.VacuumKeep != 0 || o.VacuumGrace != 0 {
-		keep, grace := max(o.VacuumKeep, 1), o.VacuumGrace
+		keep, grace := o.VacuumKeep, o.VacuumGrace
+		if keep == 0 {
+			keep = 1
+		}
 		if grace == 0 {
 			grace = 24 * time.Hour
 		}
