@@ -183,7 +183,7 @@ def _lifetime_of(schema: StructType, column: str, path: str) -> int:
     names = schema.fieldNames()
     if column not in names:
         raise ValueError(f"store {path}: there is no column {column!r}, only {', '.join(names)}")
-    index = names.index(column)
+    index: int = names.index(column)
     if not isinstance(schema[index].dataType, (NumericType, DayTimeIntervalType)):
         raise TypeError(f"store {path}: a lifetime is a number of seconds or an interval, and column {column!r} is {schema[index].dataType}")
     return index
