@@ -59,7 +59,7 @@ const IN_MEMORY_EACH: u64 = 8 << 20;
 
 /// A doubled file longer than this is kept in memory, if the transaction may take so much. Through a map, the system writes a
 /// changed page after half a minute, or sooner if there are many, and again each time that it has changed since: a billion keys
-/// wrote 27 and 111 GB to the disk, and 20 with the files of 1.5 and 3 GB in memory.
+/// wrote 27 and 111 GB to the disk, and 15 and 20 with the files of 1.5 and 3 GB in memory.
 const WRITTEN_AGAIN: u64 = 1 << 30;
 
 /// Whether a file is short enough to be kept in memory.
