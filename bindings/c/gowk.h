@@ -255,11 +255,9 @@ struct gowk_options *gowk_options_new(void);
 // inserted. "on_damage" says what readers answer at a damaged page: an error, or 1. "sealed" is for reading a file
 // that nobody writes to any more: nothing is locked or written. "clock_is_right" accepts a clock that would fail with
 // GOWK_CLOCK. "auto_vacuum" is for creating a store: its commits vacuum, and leave so many of the newest versions, and
-// each version for so long after the next one was made. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
-int64_t gowk_options_set(struct gowk_options *options,
-                         const char *name,
-                         const char *value,
-                         struct gowk_error *error);
+// each version for so long after the next one was made. "void_growth" lets a filter double although more than half of
+// its entries would be copied to both sides.
+int64_t gowk_options_set(struct gowk_options *options, const char *name, const char *value, struct gowk_error *error);
 
 // Frees options; does nothing for NULL. What was opened with them stays open.
 void gowk_options_free(struct gowk_options *options);

@@ -73,6 +73,8 @@ pub(crate) enum Flush {
     /// They are kept in memory until the file is sealed, unless there are too many. They lie in huge pages there: single
     /// removals are 1.3 to 1.5 times as fast as in the file.
     Kept,
+    /// Like `Kept`, however many there are.
+    KeptLong,
     /// They are written, and only the sync of the whole file syncs them.
     Never,
     /// A thread syncs written bytes while more are written.
@@ -85,12 +87,8 @@ pub(crate) enum Flush {
 impl Flush {
     /// For an empty file that this number of threads will fill. Two filled memory at 32 to 43 M/s, and the file at 42 to
     /// 47 (10 million keys).
-    pub(crate) const fn by(threads: usize, files: &Files, geometry: Geometry) -> Self {
-        if threads == 1 { Self::if_short(files, geometry) } else { Self::Never }
-    }
-
-    pub(crate) const fn if_short(files: &Files, geometry: Geometry) -> Self {
-        if may_be_kept(files, geometry) { Self::Kept } else { Self::Never }
+    pub(crate) const fn by(threads: usize) -> Self {
+        if threads == 1 { Self::Kept } else { Self::Never }
     }
 
     /// For a file into which another one is doubled, in a transaction that may take `allowed` bytes of memory. A private one
@@ -98,16 +96,17 @@ impl Flush {
     /// lines took 1.07 times as long.
     pub(crate) fn of_doubled(is_kept: bool, files: &Files, doubled: Geometry, allowed: u64) -> Self {
         let length = doubled.file_length();
-        let stays = match files.private {
-            true => is_kept && may_be_kept(files, doubled),
-            false => length > WRITTEN_AGAIN && length <= allowed,
-        };
-        if stays { Self::Kept } else { Self::Meanwhile }
+        match files.private {
+            true if is_kept && may_be_kept(files, doubled) => Self::Kept,
+            false if length > WRITTEN_AGAIN && length <= allowed => Self::KeptLong,
+            _ => Self::Meanwhile,
+        }
     }
 
     /// Memory for the regions of a file, if it should keep them there.
-    fn memory(self, geometry: Geometry) -> Option<RegionsMut> {
-        if self == Self::Kept { RegionsMut::in_memory(geometry.regions()) } else { None }
+    fn memory(self, files: &Files, geometry: Geometry) -> Option<RegionsMut> {
+        let is_kept = self == Self::KeptLong || self == Self::Kept && may_be_kept(files, geometry);
+        if is_kept { RegionsMut::in_memory(geometry.regions()) } else { None }
     }
 }
 
@@ -366,7 +365,7 @@ impl UnpublishedFile {
         flush: Flush,
     ) -> Result<Self> {
         let (empty, geometry) = ([0; BUCKETS_PER_REGION as usize], identity.geometry);
-        let memory = flush.memory(geometry);
+        let memory = flush.memory(files, geometry);
         let to_fill = if memory.is_none() && geometry.file_length() <= FILL { geometry.regions() } else { 0 };
         New { files, disk, identity, model, flush }.fill(memory, &mut |write| {
             (0..to_fill).try_for_each(|region| write(RegionId(region as u32), &empty))
@@ -383,7 +382,7 @@ impl UnpublishedFile {
         flush: Flush,
         write: &mut Fill<'_>,
     ) -> Result<Self> {
-        New { files, disk, identity, model, flush }.fill(flush.memory(identity.geometry), write)
+        New { files, disk, identity, model, flush }.fill(flush.memory(files, identity.geometry), write)
     }
 
     pub(crate) const fn is_in_memory(&self) -> bool {
@@ -540,8 +539,7 @@ mod tests {
         let identity = Identity { geometry, ..small.identity };
         let files = Files::new(&dir.path().join("f")).unwrap();
         let disk: Arc<dyn Disk> = Arc::new(crate::system::SystemDisk);
-        let new = UnpublishedFile::create(&files, &disk, identity, None, Flush::if_short(&files, geometry))
-            .unwrap();
+        let new = UnpublishedFile::create(&files, &disk, identity, None, Flush::Kept).unwrap();
         assert_eq!(new.in_memory, in_memory);
         // The first and the last, and some whose numbers are 64 times others.
         let pages = [0, 1, 3, 5, 63, 64, 130, 4096, 9000, SUMS_A_WRITE as u64 + 70, geometry.pages() - 1];
@@ -597,7 +595,7 @@ mod tests {
         let doubled = |regions| Geometry::new(SlotsPerBucket::Four, regions, 0, Shard::WHOLE).unwrap();
         let (long, short) = (doubled(17_000), doubled(16_000));
         let allowed = long.file_length();
-        assert_eq!(Flush::of_doubled(false, &files(), long, allowed), Flush::Kept);
+        assert_eq!(Flush::of_doubled(false, &files(), long, allowed), Flush::KeptLong);
         assert_eq!(Flush::of_doubled(false, &files(), long, allowed - 1), Flush::Meanwhile);
         assert_eq!(Flush::of_doubled(false, &files(), short, allowed), Flush::Meanwhile);
         assert_eq!(Flush::of_doubled(true, &files().private(), long, allowed), Flush::Meanwhile);

@@ -31,28 +31,20 @@ impl Options {
         model: Option<&Rights>,
         stays: bool,
     ) -> Result<Writer> {
+        let flush = if stays { Flush::Never } else { Flush::Kept };
         let files = Files::new(path)?.private();
-        let flush = |geometry| if stays { Flush::Never } else { Flush::if_short(&files, geometry) };
         let Some(source) = source else {
             let (identity, policy) = self.design(path)?;
             let identity = Identity { uuid, ..identity };
-            let file =
-                UnpublishedFile::create(&files, &self.disk, identity, model, flush(identity.geometry))?;
+            let file = UnpublishedFile::create(&files, &self.disk, identity, model, flush)?;
             return Ok(Writer::private(files, self, file, Counts::default(), self.first_metadata(), policy));
         };
         source.at_one_commit("copied", |snapshot| {
             let (identity, disk) = (Identity { uuid, ..*snapshot.identity() }, &self.disk);
-            let file = UnpublishedFile::fill(
-                &files,
-                disk,
-                identity,
-                model,
-                flush(identity.geometry),
-                &mut |write| {
-                    let regions = 0..identity.geometry.regions();
-                    snapshot.regions(regions, &mut |region, words, _| write(region, words))
-                },
-            )?;
+            let file = UnpublishedFile::fill(&files, disk, identity, model, flush, &mut |write| {
+                let regions = 0..identity.geometry.regions();
+                snapshot.regions(regions, &mut |region, words, _| write(region, words))
+            })?;
             let (counts, metadata) = (*snapshot.counts(), snapshot.metadata().clone());
             Ok(Writer::private(files.clone(), self, file, counts, metadata, snapshot.policy()))
         })

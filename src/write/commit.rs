@@ -311,7 +311,7 @@ impl WriterState {
                     &options.disk,
                     identity,
                     None,
-                    Flush::by(options.threads, files, identity.geometry),
+                    Flush::by(options.threads),
                 )?;
                 Work::Unpublished(Box::new(file), None)
             }

@@ -94,13 +94,8 @@ impl Writer {
         let files = Files::new(path)?;
         let (identity, policy) = options.design(path)?;
         let empty = |files: &Files, model: Option<&Rights>| {
-            let file = UnpublishedFile::create(
-                files,
-                &options.disk,
-                identity,
-                model,
-                Flush::by(options.threads, files, identity.geometry),
-            )?;
+            let file =
+                UnpublishedFile::create(files, &options.disk, identity, model, Flush::by(options.threads))?;
             Ok((file, Counts::new(identity.kind)))
         };
         if force && files.inode()?.is_some() {

@@ -7,7 +7,6 @@
 use std::convert::Infallible;
 
 use super::shadow::{Shadow, ShadowRegion};
-use super::target::Target;
 use crate::cuckoo::{BUCKETS_PER_REGION, Bucket, BucketId, Buckets, BucketsMut, RegionId, Width};
 use crate::file::{Overlay, PublishedFile, RegionChange};
 use crate::system::Words;
@@ -89,12 +88,14 @@ impl Pending {
         &mut self.overlay
     }
 
-    /// The file with all changes.
-    pub(super) fn source<'a>(&'a self, published: &'a PublishedFile) -> Target<'a, &'a Overlay> {
-        match &self.shadow {
-            Some(shadow) => Target::Copied(published, shadow),
-            None => Target::Published(published, &self.overlay),
-        }
+    /// The changes by region, none if they are in a [copy](Self::copy).
+    pub(super) const fn overlay(&self) -> &Overlay {
+        &self.overlay
+    }
+
+    /// The copy of all buckets, if there is one.
+    pub(super) const fn copy(&self) -> Option<&Shadow> {
+        self.shadow.as_ref()
     }
 
     /// The place for the changes of a batch to `published`.

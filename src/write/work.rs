@@ -35,7 +35,10 @@ impl Work {
     /// All contents, to be read region by region.
     pub(super) fn source(&self) -> Target<'_, &Overlay> {
         match self {
-            Self::Published(published, pending) => pending.source(published),
+            Self::Published(published, pending) => match pending.copy() {
+                Some(shadow) => Target::Copied(published, shadow),
+                None => Target::Published(published, pending.overlay()),
+            },
             Self::Unpublished(file, _) => Target::Unpublished(file),
         }
     }

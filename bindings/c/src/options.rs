@@ -56,7 +56,8 @@ pub extern "C" fn gowk_options_new() -> *mut gowk_options {
 /// inserted. "on_damage" says what readers answer at a damaged page: an error, or 1. "sealed" is for reading a file
 /// that nobody writes to any more: nothing is locked or written. "clock_is_right" accepts a clock that would fail with
 /// GOWK_CLOCK. "auto_vacuum" is for creating a store: its commits vacuum, and leave so many of the newest versions, and
-/// each version for so long after the next one was made. "void_growth" lets a filter double although more than half of its entries would be copied to both sides.
+/// each version for so long after the next one was made. "void_growth" lets a filter double although more than half of
+/// its entries would be copied to both sides.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gowk_options_set(
     options: *mut gowk_options,

@@ -14,7 +14,7 @@ use super::quantity;
 /// The false-positive rate of a filter that `dedup` creates. Each false positive loses a new row, which is worse than the
 /// one more byte a key that this rate costs.
 pub(super) const DEDUP_RATE: Option<f64> = Some(1e-5);
-/// Like `DEDUP_RATE`, for a forgetting filter, in which 1e-5 would cost two more bytes a key.
+/// Like `DEDUP_RATE`, for a forgetting filter, where 1e-5 would cost two more bytes a key.
 pub(super) const FORGETTING_RATE: Option<f64> = Some(1e-4);
 
 #[derive(Args)]

@@ -207,7 +207,7 @@ fn facts(file: &Path, [made, written]: [Option<SystemTime>; 2], info: &Info) -> 
     facts
 }
 
-/// The capacity and rate for which a filter or store was created.
+/// The capacity and rate that a filter or store was created for.
 pub(super) fn made_for(capacity: u64, rate: Option<f64>) -> String {
     let rate = rate.map(|rate| format!(" at a false-positive rate of {rate}")).unwrap_or_default();
     format!("{} keys{rate}", grouped(capacity))

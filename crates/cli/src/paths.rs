@@ -122,7 +122,7 @@ fn belongs_to(path: &Path, filter: &Path) -> Option<String> {
     (is_store(filter) && is_inside()).then(|| format!("in {}, the folder of the store", filter.display()))
 }
 
-/// The store to which a file with this canonical path belongs.
+/// The store that a file with this canonical path belongs to.
 pub(super) fn store_of(path: &Path) -> Option<&Path> {
     path.ancestors().skip(1).find(|folder| is_store(folder))
 }

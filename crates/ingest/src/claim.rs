@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 const MARK: &str = "user.gowk";
 
-/// The name with which runs of one verb or job, into one filter, mark their outputs.
+/// The name that runs of one verb or job, into one filter, mark their outputs with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Owner([u8; 16]);
 
@@ -46,7 +46,7 @@ impl Owner {
     }
 }
 
-/// The state in which a run found an output.
+/// The state of an output as a run found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// The last run that wrote to the file had the same owner, or the file has no mark.

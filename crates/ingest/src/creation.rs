@@ -44,7 +44,7 @@ pub(super) fn span(text: &str) -> Option<Duration> {
 }
 
 impl Creation {
-    /// Adds the options with which an existing filter or store must agree: its kind, and how long it keeps keys.
+    /// Adds the options that an existing filter or store must agree with: its kind, and how long it keeps keys.
     pub(super) fn ask(&self, options: Options) -> Options {
         let of = |text: &Option<String>| text.as_deref().and_then(span);
         let options = self.kind.into_iter().fold(options, Options::kind);

@@ -18,7 +18,7 @@ use gowk::Lookup;
 use gowk::store::{Committed, Error as StoreError, Rejudged, Requests, Store, Token, Update, Version};
 use gowk::{Batches, Info, Key, KeyHash, KeyRules, Kind, Metadata, Options, Seen, Writer};
 
-/// The filter, or the update of a store, into which keys are inserted or from which they are removed.
+/// The filter, or the update of a store, that keys are inserted into or removed from.
 pub struct Destination(To);
 
 enum To {
@@ -167,7 +167,7 @@ impl Destination {
         Ok(claimed)
     }
 
-    /// The name with which runs called `name` mark their outputs.
+    /// The name that runs called `name` mark their outputs with.
     pub fn owner(&self, name: &str) -> Result<Owner, Error> {
         let uuid = match &self.0 {
             To::Filter(writer) => writer.info()?.uuid,

@@ -72,7 +72,7 @@ pub(super) fn check_outputs(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// The filter or store to which a file belongs, in words; `None` if it belongs to none. A file that belongs to one must
+/// The filter or store that a file belongs to, in words; `None` if it belongs to none. A file that belongs to one must
 /// not be an output of any run.
 pub fn of_any_filter(path: &Path) -> Option<String> {
     let real = Files::resolved(path);

@@ -57,7 +57,7 @@ pub enum State {
     Finished,
     /// All that the file held then; it has grown since.
     Grown {
-        /// The byte of the file from which the run will read on.
+        /// The byte of the file where the run will read on.
         from: u64,
     },
     /// Nothing of the current file: it was replaced or cut, and the job says to read such a file from the start.
@@ -138,7 +138,7 @@ fn check_options(job: &Job, cursor: &Cursor) -> Result<(), Error> {
     Err(Error::Job { path: job.path.clone(), line: None, problem })
 }
 
-/// The header with which outputs of whole records begin: all inputs left to read share it. `None` without such outputs,
+/// The header that outputs of whole records begin with: all inputs left to read share it. `None` without such outputs,
 /// without a header, or if nothing is left to read.
 pub(super) fn header(job: &Job, tasks: &[Task]) -> Result<Option<Vec<u8>>, Error> {
     let Some(dialect) = job.header_dialect() else { return Ok(None) };
@@ -190,7 +190,7 @@ fn check(input: &Input, finished: &Finished) -> Result<(), Error> {
     Ok(())
 }
 
-/// The byte of a grown input from which reading continues: the start of the first record that was incomplete before.
+/// The byte of a grown input where reading continues: the start of the first record that was incomplete before.
 fn goes_on_at(job: &Job, input: &Input, finished: &Finished) -> Result<u64, Error> {
     let end = finished.length;
     if !finished.within_record {

@@ -30,7 +30,7 @@ const BATCH_KEYS: u64 = 1 << 18;
 /// A batch ends at the latest after this many bytes of an input.
 const BATCH_BYTES: u64 = 8 << 20;
 
-/// The place from which a piece comes.
+/// Where a piece comes from.
 pub(super) struct Read {
     /// The index of the task.
     pub(super) task: usize,

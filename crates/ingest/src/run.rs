@@ -163,7 +163,7 @@ impl<'a> Ingest<'a> {
         engine.run(pump)
     }
 
-    /// The header with which outputs of whole records must begin, if any. Fails if one begins with another record.
+    /// The header that outputs of whole records must begin with, if any. Fails if one begins with another record.
     fn check_header(&self, tasks: &[Task], outputs: &[Option<Begin>; 3]) -> Result<Option<Vec<u8>>, Error> {
         let header = plan::header(self.job, tasks)?;
         if let (Some(header), Some(dialect)) = (&header, self.job.header_dialect()) {

@@ -9,7 +9,7 @@
 //! 1. Nothing is written to an output before a commit names it and its length.
 //! 2. The last commit of a run that ends well no longer names its outputs: what others append to them is never cut off.
 //! 3. A copy of the filter, which has another uuid, cuts off nothing: its outputs may have grown since. Nor does a filter
-//!    cut an output to which a run into another filter has appended since.
+//!    cut an output that a run into another filter has appended to since.
 
 use gowk_ingest::Destination;
 

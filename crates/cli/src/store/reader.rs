@@ -8,7 +8,7 @@ use gowk::{Info, Key, KeyRules, Lookup, Options, Reader, SlotsPerBucket};
 use super::super::failure::Failure;
 use super::super::paths::is_store;
 
-/// The filter or store in which a verb looks keys up.
+/// The filter or store where a verb looks keys up.
 pub(in super::super) enum AnyReader {
     Filter(Reader),
     Store(Box<StoreReader>),
