@@ -24,7 +24,7 @@ use crate::vectors::{self, ABSENT, accepted, key, rejected, unpack};
 /// Runs the decoder. Without Python, prints a note and returns `None`.
 fn decode(arguments: &[&str], input: String) -> Option<Output> {
     let decoder = concat!(env!("CARGO_MANIFEST_DIR"), "/format-spec/decode.py");
-    let mut command = Command::new("python3");
+    let mut command = Command::new(thorough::python());
     // The decoder needs only the standard library: without `site`, Python starts faster.
     command
         .args(["-S", decoder])

@@ -84,7 +84,7 @@ fn golden_stores_are_read_and_go_on() {
 
 /// The keys among these that `decode.py` finds with `--check`, or the counts of all with `--count`; or its refusal.
 fn decoded(store: &Path, option: &str, keys: &[String]) -> Result<Vec<String>, String> {
-    let mut child = Command::new("python3")
+    let mut child = Command::new(crate::thorough::python())
         .args([&*spec().join("decode.py").to_string_lossy(), &*store.to_string_lossy(), option])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

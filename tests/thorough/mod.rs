@@ -1,11 +1,12 @@
-//! How large a test is, and the seed of its random numbers. `GOWK_THOROUGH=1` runs the same tests with larger numbers;
-//! `GOWK_SEED=N` runs other random histories. `.ci/thorough` does both.
+//! How large a test is, the seed of its random numbers, and the Python that it runs. `GOWK_THOROUGH=1` runs the same
+//! tests with larger numbers; `GOWK_SEED=N` runs other random histories. `.ci/thorough` does both.
 
 // Each test binary compiles this file, and uses a part of it.
 #![allow(dead_code)]
 
 use std::fmt::Display;
 use std::io::Write as _;
+use std::process::Command;
 use std::sync::OnceLock;
 
 pub(crate) fn is_asked_for() -> bool {
@@ -34,4 +35,14 @@ pub(crate) fn seed(own: u64) -> u64 {
         given
     });
     own ^ given.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The interpreter behind the command `python3`, which may be a script that takes longer to start than Python itself.
+pub(crate) fn python() -> &'static str {
+    static FOUND: OnceLock<String> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let itself = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+        let path = itself.ok().and_then(|output| String::from_utf8(output.stdout).ok());
+        path.map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).unwrap_or("python3".into())
+    })
 }

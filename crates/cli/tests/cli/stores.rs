@@ -335,7 +335,7 @@ fn the_decoder_reads_what_gowk_writes() {
         done(&["dedup", store, "--token", &format!("a\"\n\u{e9}:{number}")], &lines(part));
     }
     let decoded = |arguments: &[&str], input: &str| {
-        let output = run("python3", &[&[decoder], arguments].concat(), input);
+        let output = run(crate::thorough::python(), &[&[decoder], arguments].concat(), input);
         let err = String::from_utf8(output.stderr).unwrap();
         assert!(!err.contains("Traceback"), "{err}");
         (String::from_utf8(output.stdout).unwrap(), err, output.status.code().unwrap())
