@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::inserted::{Inserted, by_index};
 use super::partition::{Buffers, Hashes, Manner, Mode, Told, Until};
-use super::work::Work;
 use super::writer::Writer;
 use crate::cuckoo::{Key, KeyHash, KeyHasher};
 use crate::error::{Error, Result};
@@ -16,12 +15,9 @@ const FEWEST: usize = 1 << 18;
 /// The most keys of a batch to partition at a time. It bounds the memory.
 const MOST: usize = 1 << 22;
 /// Between these bounds, a block has this many keys for each region. More keys use each cached region more often, but a
-/// larger block takes more memory and cache. A new filter of 22 MB was filled fastest with 2^18 keys at a time, a filter
-/// of 216 MB with 2^22.
-const KEYS_A_REGION: usize = 640;
-/// Like `KEYS_A_REGION`, for a published file, whose regions are unpacked and packed again for each block. In a file of
-/// 22 MB, 349 regions, removing 2^20 keys took 45 ms as one block, and 51 to 53 as two.
-const KEYS_A_REGION_UNPACKED: usize = 3072;
+/// larger block takes more memory. With 640, new filters of 22 and 216 MB were filled at 0.8 of the rate; removing 2^20
+/// keys from 22 MB took 51 to 53 ms, and 45 as one block.
+const KEYS_A_REGION: usize = 3072;
 
 /// How many keys of an iterator are hashed at a time, and then inserted or removed.
 const CHUNK: usize = 1 << 20;
@@ -75,8 +71,8 @@ pub trait Batches {
     /// Inserts all keys as [`Writer::insert`] does, on up to [`Options::threads`] threads. Of equal keys in the batch,
     /// only the first can be new.
     ///
-    /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, in large filters up to four million.
-    /// If the filter doubles during the call, keys after the first key without room may be inserted before it.
+    /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, and up to four million in filters with
+    /// room for as many. If the filter doubles during the call, keys after the first key without room may be inserted before it.
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::of(keys.len());
         let refused = self.insert_each(keys, |index| inserted.set_new(index))?;
@@ -216,12 +212,8 @@ impl Writer {
 
     /// How many keys to partition at a time.
     fn block(&self) -> Result<usize> {
-        let work = &self.state()?.transaction.work;
-        let a_region = match work {
-            Work::Published(..) => KEYS_A_REGION_UNPACKED,
-            Work::Unpublished(..) => KEYS_A_REGION,
-        };
-        let keys = (work.identity().geometry.regions() as usize).saturating_mul(a_region);
+        let regions = self.state()?.transaction.work.identity().geometry.regions();
+        let keys = (regions as usize).saturating_mul(KEYS_A_REGION);
         Ok(keys.clamp(FEWEST, MOST))
     }
 
