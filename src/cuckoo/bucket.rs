@@ -536,12 +536,6 @@ impl<W: Layout> Bucket<W> {
         self.like(self.0 ^ left.0 | other.0 ^ left_of_other.0)
     }
 
-    /// Whether the only slot is an entry with a fresh tail.
-    #[inline(always)]
-    pub(super) fn only_is_fresh(self) -> bool {
-        self.0 & self.numbers().ones << self.numbers().expiry_bits != 0
-    }
-
     /// The length of the tail of the only slot, as [`Slot::tail_length`].
     #[inline(always)]
     pub(super) fn only_tail_length(self) -> Option<u32> {

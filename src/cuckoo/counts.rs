@@ -78,12 +78,6 @@ impl Counts {
         self.by_tail.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// Whether at least 31/32 of the entries have tails of full length.
-    pub(crate) fn are_nearly_all_fresh(&self, width: AnyWidth) -> bool {
-        let fresh = self.by_tail[width.fresh_tail_bits() as usize];
-        self.entries() - fresh <= self.entries() / 32
-    }
-
     /// Slots in use.
     pub(crate) fn used(&self) -> u64 {
         self.entries().saturating_add(self.universal).saturating_add(self.digits)
@@ -372,20 +366,6 @@ mod tests {
         let doubled = counts.doubled();
         assert_eq!(doubled.by_tail[..4], [40, 30, 40, 0]);
         assert_eq!((doubled.universal, doubled.inserted, doubled.entries()), (14, 60, 110));
-    }
-
-    #[test]
-    fn nearly_all_tails_are_fresh_until_a_filter_doubles() {
-        let mut counts = Counts::default();
-        assert!(counts.are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
-        counts.by_tail[9] = 62;
-        counts.by_tail[8] = 2;
-        assert!(counts.are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
-        counts.by_tail[3] = 1;
-        assert!(!counts.are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
-        counts.by_tail = [0; TAIL_LENGTHS];
-        counts.by_tail[9] = 1000;
-        assert!(!counts.doubled().are_nearly_all_fresh(AnyWidth::from(SlotsPerBucket::Four)));
     }
 
     /// Checks every width, with buckets of entries alone and with mixed buckets.

@@ -469,45 +469,25 @@ impl<W: Layout> United<W> {
     }
 }
 
-/// The removal of one matching slot: both buckets, one of them without the slot.
+/// The removal of one matching slot.
 pub(crate) struct Removal<W> {
-    first: (BucketId, Bucket<W>),
-    second: (BucketId, Bucket<W>),
+    id: BucketId,
+    /// The bucket without the slot.
+    left: Bucket<W>,
     /// The slot, in its lane.
     taken: Bucket<W>,
-    /// Whether it was in the second bucket.
-    in_second: bool,
 }
 
 impl<W: Width> Removal<W> {
-    /// Whether the slot is an entry with a fresh tail.
-    #[inline(always)]
-    pub(crate) fn is_of_fresh_tail(&self) -> bool {
-        self.taken.only_is_fresh()
-    }
-
     /// The length of its tail; `None` if it is universal.
     #[inline(always)]
     pub(crate) fn tail(&self) -> Option<u32> {
         self.taken.only_tail_length()
     }
 
-    /// Stores the bucket that has changed.
     #[inline(always)]
     pub(crate) fn store<B: BucketsMut<W>>(self, buckets: &mut B) {
-        let (id, bucket) = if self.in_second { self.second } else { self.first };
-        buckets.store(id, bucket);
-    }
-
-    /// Stores both buckets, of a region that nobody else sees.
-    ///
-    /// To know which bucket has changed, a processor must have loaded both. Instructions that wait for a load fill the
-    /// processor, so that it works on fewer keys at once: single removals from a new file are 1.4 times as fast if both
-    /// are stored.
-    #[inline(always)]
-    pub(crate) fn store_both<B: BucketsMut<W>>(self, buckets: &mut B) {
-        buckets.store(self.first.0, self.first.1);
-        buckets.store(self.second.0, self.second.1);
+        buckets.store(self.id, self.left);
     }
 }
 
@@ -518,11 +498,13 @@ pub(crate) fn find_removal<W: Width, B: Buckets<W>>(
     place: Place<W>,
 ) -> Result<Option<Removal<W>>, B::Error> {
     let [(first_id, first), (second_id, second)] = place.load(buckets)?;
-    Ok(first.without_match(second, place.fingerprint).map(|[first_left, second_left]| Removal {
-        first: (first_id, first_left),
-        second: (second_id, second_left),
-        taken: first.taken(first_left, second, second_left),
-        in_second: first == first_left,
+    Ok(first.without_match(second, place.fingerprint).map(|[first_left, second_left]| {
+        let in_second = first == first_left;
+        Removal {
+            id: first_id.or(second_id, in_second),
+            left: first_left.or(second_left, in_second),
+            taken: first.taken(first_left, second, second_left),
+        }
     }))
 }
 

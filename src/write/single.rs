@@ -12,7 +12,7 @@ use std::convert::Infallible;
 
 use super::pending::Pending;
 use super::work::{Traits, Work};
-use crate::cuckoo::region::{Insertion, Removal, Removed, find_insertion, find_removal};
+use crate::cuckoo::region::{Insertion, Removed, find_insertion, find_removal};
 use crate::cuckoo::{
     AnyWidth, BucketsMut, Delta, KeyHash, Kind, Place, RegionId, Width, with_any_width, with_width,
 };
@@ -31,18 +31,14 @@ impl Shortcut {
     /// For filters whose changes never take the shortcut, such as forgetting filters.
     const NONE: Self = Self { insert: |_, _, _, _| None, remove: |_, _, _, _| None };
 
-    /// `fresh`: nearly all entries have fresh tails.
-    pub(super) fn of(width: AnyWidth, kind: Kind, fresh: bool) -> Self {
+    pub(super) fn of(width: AnyWidth, kind: Kind) -> Self {
         match kind {
             Kind::Set => {
                 with_any_width!(plain width, W => Self { insert: insert::<W>, ..Self::NONE }, Self::NONE)
             }
-            Kind::Counting if fresh => with_width!(width.slots(), W => {
-                Self { insert: insert::<W>, remove: remove::<W, true> }
-            }),
-            Kind::Counting => with_width!(width.slots(), W => {
-                Self { insert: insert::<W>, remove: remove::<W, false> }
-            }),
+            Kind::Counting => {
+                with_width!(width.slots(), W => Self { insert: insert::<W>, remove: remove::<W> })
+            }
             Kind::Forgetting => Self::NONE,
         }
     }
@@ -120,19 +116,12 @@ fn insert_into<W: Width>(
     }
 }
 
-/// With `FRESH`, leaves entries with shorter tails to the long way. So the processor can predict which counter changes,
-/// without waiting for the buckets.
-fn remove<W: Width, const FRESH: bool>(
-    work: &mut Work,
-    delta: &mut Delta,
-    traits: &Traits,
-    hash: KeyHash,
-) -> Option<()> {
+fn remove<W: Width>(work: &mut Work, delta: &mut Delta, traits: &Traits, hash: KeyHash) -> Option<()> {
     let (region, place) = place::<W>(traits, hash);
     match work {
-        Work::Unpublished(file, _) => remove_from::<W, FRESH>(file.region(region)?, place, delta),
+        Work::Unpublished(file, _) => remove_from(file.region(region)?, place, delta),
         Work::Published(published, pending) => match pending.copied(region) {
-            Some(region) => remove_from::<W, FRESH>(region, place, delta),
+            Some(region) => remove_from(region, place, delta),
             None => remove_beside(published, pending, region, place, delta),
         },
     }
@@ -146,36 +135,18 @@ fn remove_beside<W: Width>(
     place: Place<W>,
     delta: &mut Delta,
 ) -> Option<()> {
-    let mut region = pending.beside(published, region)?;
-    take::<W, false>(&mut region, place, delta)?.store(&mut region);
-    Some(())
+    remove_from(pending.beside(published, region)?, place, delta)
 }
 
-/// Removes from buckets that nobody else sees: stores both.
 #[inline(always)]
-fn remove_from<W: Width, const FRESH: bool>(
+fn remove_from<W: Width>(
     mut region: impl BucketsMut<W, Error = Infallible>,
     place: Place<W>,
     delta: &mut Delta,
 ) -> Option<()> {
-    take::<W, FRESH>(&mut region, place, delta)?.store_both(&mut region);
-    Some(())
-}
-
-/// Counts a removal that the caller is about to store.
-#[inline(always)]
-fn take<W: Width, const FRESH: bool>(
-    region: &mut impl BucketsMut<W, Error = Infallible>,
-    place: Place<W>,
-    delta: &mut Delta,
-) -> Option<Removal<W>> {
-    let Ok(removal) = find_removal(region, place);
+    let Ok(removal) = find_removal(&mut region, place);
     let removal = removal?;
-    let tail = match FRESH {
-        true if removal.is_of_fresh_tail() => W::TAIL_BITS,
-        true => return None,
-        false => removal.tail()?,
-    };
-    delta.removed(Removed::Entry { tail });
-    Some(removal)
+    delta.removed(Removed::Entry { tail: removal.tail()? });
+    removal.store(&mut region);
+    Some(())
 }

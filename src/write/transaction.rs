@@ -27,7 +27,7 @@ pub(super) struct Transaction {
 
 impl Transaction {
     pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
-        let (traits, shortcut) = (Traits::of(work.identity()), Self::shortcut(&work, &counts));
+        let (traits, shortcut) = (Traits::of(work.identity()), Self::shortcut(&work));
         Self { work, counts, delta: Delta::default(), metadata, search: Search::new(), traits, shortcut }
     }
 
@@ -42,13 +42,13 @@ impl Transaction {
     }
 
     pub(super) fn set_counts(&mut self, counts: Counts) {
-        self.shortcut = Self::shortcut(&self.work, &counts);
+        self.shortcut = Self::shortcut(&self.work);
         (self.counts, self.delta) = (counts, Delta::default());
     }
 
-    fn shortcut(work: &Work, counts: &Counts) -> Shortcut {
+    fn shortcut(work: &Work) -> Shortcut {
         let Identity { geometry, kind, .. } = work.identity();
-        Shortcut::of(geometry.width, *kind, counts.are_nearly_all_fresh(geometry.width))
+        Shortcut::of(geometry.width, *kind)
     }
 
     pub(super) fn region_of(&self, hash: KeyHash) -> Result<(RegionId, u64)> {
