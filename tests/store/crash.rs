@@ -13,7 +13,7 @@
 //!
 //! Without each kind of sync, some image breaks these invariants (`without_…`).
 //!
-//! Every third call to the disk, or reading of a run, fails once, with a full disk or with an I/O error
+//! Every sixth call to the disk, or reading of a run, fails once, with a full disk or with an I/O error
 //! (`failing_disk…`); with `GOWK_THOROUGH=1` each does, with both. Invariants checked then: the error names the file and
 //! the reason. The store has the state before or after the step. The step can be done again.
 //!
