@@ -254,8 +254,8 @@ impl<W: Layout> Slot<W> {
         self.expiry().wrapping_sub(now) & self.numbers().expiry()
     }
 
-    /// Whether every query that matches `entry` also matches `self`, if both live: the tail of `self` is a prefix of
-    /// `entry`'s tail, or equals it.
+    /// Whether every query that matches `entry` also matches `self`, as long as neither has expired. That holds if both
+    /// have one tag and the tail of `self` begins the tail of `entry`. False if either is not an entry.
     pub(super) fn covers(self, entry: Self) -> bool {
         let (Some(tail), Some(longer)) = (self.tail_length(), entry.tail_length()) else { return false };
         tail <= longer && (self.0 ^ entry.0) >> (self.numbers().tail_top_at() + 1 - tail) == 0

@@ -75,7 +75,10 @@ mod vector {
     use crate::cuckoo::Width;
     use crate::cuckoo::bucket::{Bucket, Slot};
 
-    /// Lanes 0 to 3 belong to the first bucket.
+    /// Two buckets in one vector: lanes 0 to 3 are the first bucket, lanes 4 to 7 the second.
+    ///
+    /// The table has the values that `matching` computes for five slots, in a marked filter that does not forget. A slot
+    /// matches the query if the last row is 0.
     ///
     /// | query `abcf` | empty | digit | universal | | |
     /// |---|---|---|---|---|---|

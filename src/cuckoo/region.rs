@@ -413,7 +413,7 @@ fn saturate<W: Layout, E>(
     Some(Inserted::Counted { digits: 0, saturates: true })
 }
 
-/// Unites several groups of a bucket that match, and counts the copy in the result.
+/// Unites the groups of a bucket that match `fingerprint`, if there are several, and adds the inserted copy.
 fn merge<W: Layout>(id: BucketId, bucket: Bucket<W>, fingerprint: Slot<W>) -> Option<Counted<W>> {
     // Takes a bucket apart only if several of its lanes match. A single match may be universal, and is no group.
     if bucket.matches(fingerprint).count() < 2 {

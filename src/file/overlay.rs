@@ -35,7 +35,7 @@ pub(crate) struct Overlay {
 /// The changes in one region.
 #[derive(Debug, Default)]
 pub(crate) struct RegionChange {
-    /// One bit for each bucket: whether it is changed. `None` if at most [`FEW`] buckets are changed.
+    /// One bit for each bucket: whether it is changed. `None` only while at most [`FEW`] buckets are changed.
     bits: Option<Box<RegionBits>>,
     /// The changed buckets, in the order of their first change, and then room for more. Empty if more than [`LISTED`]
     /// buckets are changed.

@@ -77,8 +77,8 @@ pub(super) struct WorkingCopy {
 }
 
 impl WorkingCopy {
-    /// A working copy of a shard in a version, with its pending records. `stays`: keep it on disk, as an update may have
-    /// many.
+    /// A working copy of a shard as `base` shows it, with its pending records folded in. With `stays`, it lies on disk and
+    /// not in memory: an update may have many working copies at once.
     ///
     /// Fails with [`Full`](crate::Error::Full) or [`Growth`](crate::Error::Growth) if the records do not fit.
     pub(super) fn open(base: &StoreReader, scratch: Option<&Path>, shard: u32, stays: bool) -> Result<Self> {

@@ -81,7 +81,8 @@ pub struct Vacuumed {
     pub bytes: u64,
     /// Files and folders that do not belong to a store. They are not removed.
     pub foreign: u64,
-    /// Uploads in parts, left in an object store by killed processes and now aborted. Their bytes are not known.
+    /// Multipart uploads that can no longer become part of the store, and were aborted. `bytes` does not count them: the
+    /// server does not tell their sizes.
     pub uploads: u64,
     /// Whether the server refused to list such uploads, so that they remain.
     pub uploads_hidden: bool,

@@ -1,6 +1,7 @@
 //! Filters divided into shards, and shards joined into a filter.
 //!
-//! Invariants checked, for every width, over filters with tails of several lengths and with void entries:
+//! Invariants checked, 1 to 3 for every width, over filters with tails of several lengths, and with void entries in narrow
+//! widths:
 //!
 //! 1. A shard answers its own keys as the whole filter does, false positives included. It refuses other keys with an
 //!    error that names their shard. Its counters equal a scan. All shards together have the whole's totals.

@@ -50,8 +50,8 @@ const STORES: &str = "Options for stores";
 
 #[derive(Args)]
 pub(super) struct IntakeArgs {
-    /// Commit also after every KEYS keys. A filter is committed at the end, and every 10 seconds, or after ten times as long
-    /// as the last commit took, at most every 5 minutes. A store is committed once, at the end
+    /// Commit also after every KEYS keys. A filter is committed at the end, and every 10 seconds, or after ten times as
+    /// long as the last commit took, at most every 5 minutes. A store is committed once, at the end
     #[arg(long, value_name = "KEYS", value_parser = quantity::positive)]
     commit_every: Option<NonZeroU64>,
 
@@ -94,8 +94,8 @@ pub(super) struct InsertArgs {
     #[arg(long, value_name = "PATH")]
     seen: Option<PathBuf>,
 
-    /// Report counts on standard error at the end: how many keys were read, new, seen before and refused, how many records had no
-    /// key, and how long it took; on a terminal this is the default
+    /// Report counts on standard error at the end: how many keys were read, new, seen before and refused, how many records
+    /// had no key, and how long it took; on a terminal this is the default
     #[arg(long)]
     stats: bool,
 

@@ -30,11 +30,11 @@ pub(super) struct Set {
     #[arg(long, value_parser = quantity::word_of(&GROWTH), group = "change")]
     growth: Option<Growth>,
 
-    /// Bytes that the file may grow to, or none; K, M, G and T mean powers of 1024
+    /// Bytes that the file may grow to; K, M, G and T mean powers of 1024; the word none removes this limit
     #[arg(long, value_name = "BYTES", value_parser = limit_of(quantity::size), group = "change")]
     max_file_size: Option<Limit<u64>>,
 
-    /// Expected false-positive rate that the filter may grow to, or none; above 0, below 1
+    /// Expected false-positive rate that the filter may grow to, above 0 and below 1; the word none removes this limit
     #[arg(long, value_name = "P", value_parser = limit_of(quantity::rate), group = "change")]
     max_false_positive_rate: Option<Limit<f64>>,
 

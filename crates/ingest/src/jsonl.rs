@@ -86,7 +86,7 @@ fn value<'a>(path: &[String], line: &'a [u8]) -> serde_json::Result<Option<Cow<'
     }
 }
 
-/// Picks the value at a path of at least one name. If several fields have these names, picks the last.
+/// Picks the value at a path of one or more names. Of an object's fields with one name, picks the last.
 struct Pick<'a>(&'a [String]);
 
 impl<'de> DeserializeSeed<'de> for Pick<'_> {

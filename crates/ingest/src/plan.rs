@@ -27,11 +27,11 @@ pub struct Plan {
     pub failed: Vec<Error>,
     /// Whether the filter exists; if not, the run would create it.
     pub filter_exists: bool,
-    /// The output of new keys, if the job has one, and how many of its bytes remain.
+    /// The file for new keys, if the job has one, and its committed length: the run writes after that.
     pub output: Option<(PathBuf, u64)>,
-    /// The output of refused keys, if the job has one, and how many of its bytes remain.
+    /// The file for refused keys, if the job has one, and its committed length.
     pub refused: Option<(PathBuf, u64)>,
-    /// The output of records without a key, if the job has one, and how many of its bytes remain.
+    /// The file for records without a key, if the job has one, and its committed length.
     pub rejects: Option<(PathBuf, u64)>,
 }
 

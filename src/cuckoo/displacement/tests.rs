@@ -234,8 +234,8 @@ fn groups_displace_one_another_twelve_deep_and_no_deeper() {
             let aside = ways.find(|way| way.other(id) != on.other(id)).unwrap();
             let aside_id = aside.other(id);
             let groups = if number % 2 == 0 {
-                // Both leave for a group of four lanes: one group goes to an empty bucket, and the other displaces
-                // further groups.
+                // A group of four lanes displaces both: `aside` goes to an empty bucket, and `on` to the next bucket of
+                // the line.
                 Groups::none().and(Group { entry: aside, copies: 2 }).and(Group { entry: on, copies: 2 })
             } else {
                 Groups::none().and(Group { entry: on, copies: 994 })

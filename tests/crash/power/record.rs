@@ -55,8 +55,8 @@ struct Recording {
     struck: Option<String>,
 }
 
-/// The contents of a file according to its recorded operations. The real file differs where stores through maps changed
-/// it.
+/// A file, and its contents after all recorded operations. Where the real file differs, a store through a map has changed
+/// it since.
 struct Seen {
     handle: File,
     content: Vec<u8>,
