@@ -71,8 +71,9 @@ pub trait Batches {
     /// Inserts all keys as [`Writer::insert`] does, on up to [`Options::threads`] threads. Of equal keys in the batch,
     /// only the first can be new.
     ///
-    /// Takes some 40 to 60 bytes for each key of a block. A block has 262,144 keys, and up to four million in filters with
-    /// room for as many. If the filter doubles during the call, keys after the first key without room may be inserted before it.
+    /// Takes some 40 to 60 bytes for each key of a block. A block has 3,072 keys for each region of 64 KiB, but at least
+    /// 262,144 and at most four million. If the filter doubles during the call, keys after the first key without room may
+    /// be inserted before it.
     fn insert_batch<K: Key + Sync>(&mut self, keys: &[K]) -> Result<Inserted, Self::Error> {
         let mut inserted = Inserted::of(keys.len());
         let refused = self.insert_each(keys, |index| inserted.set_new(index))?;

@@ -9,7 +9,7 @@ use crate::cuckoo::{
 };
 use crate::error::Result;
 use crate::file::UnpublishedFile;
-use crate::format::{Identity, Metadata};
+use crate::format::Metadata;
 
 /// All state that a transaction can change.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub(super) struct Transaction {
 
 impl Transaction {
     pub(super) fn new(work: Work, counts: Counts, metadata: Metadata) -> Self {
-        let (traits, shortcut) = (Traits::of(work.identity()), Self::shortcut(&work));
+        let identity = work.identity();
+        let (traits, shortcut) = (Traits::of(identity), Shortcut::of(identity.geometry.width, identity.kind));
         Self { work, counts, delta: Delta::default(), metadata, search: Search::new(), traits, shortcut }
     }
 
@@ -42,13 +43,7 @@ impl Transaction {
     }
 
     pub(super) fn set_counts(&mut self, counts: Counts) {
-        self.shortcut = Self::shortcut(&self.work);
         (self.counts, self.delta) = (counts, Delta::default());
-    }
-
-    fn shortcut(work: &Work) -> Shortcut {
-        let Identity { geometry, kind, .. } = work.identity();
-        Shortcut::of(geometry.width, *kind)
     }
 
     pub(super) fn region_of(&self, hash: KeyHash) -> Result<(RegionId, u64)> {

@@ -311,13 +311,14 @@ const WAYS_TO_FAIL: [(ErrorKind, Answer); 4] = [
 ];
 
 /// Fails calls of a script once, in every way and with every reaction of the user, and prints the outcomes. The short
-/// test alternates between the ways, and fails every sixth call: other calls for each kind of filter and each seed.
-fn fail_calls(script: &Script, kind: usize) {
+/// test alternates between the ways, and fails every sixth call: other calls for each kind of filter, whose `number` this
+/// is, and for odd seeds.
+fn fail_calls(script: &Script, number: usize) {
     let ways = thorough::size("ways in which each call fails", 1, WAYS_TO_FAIL.len());
     let mut lines = BTreeMap::new();
     let (mut runs, mut images) = (0, 0);
     let step = if thorough::is_asked_for() { 1 } else { 2 * KINDS.len() };
-    let first = 2 * kind + thorough::seed(0) as usize % 2;
+    let first = 2 * number + thorough::seed(0) as usize % 2;
     for call in (first % step..fault::calls(script)).step_by(step) {
         let stride = WAYS_TO_FAIL.len() / ways;
         for (kind, answer) in WAYS_TO_FAIL.into_iter().skip(call / step % stride).step_by(stride) {
@@ -344,8 +345,8 @@ macro_rules! failures {
     ($($test:ident: $script:ident;)*) => {
         $(#[test]
         fn $test() {
-            for (at, kind) in KINDS.into_iter().enumerate() {
-                fail_calls(&Script { kind, ..$script() }, at);
+            for (number, kind) in KINDS.into_iter().enumerate() {
+                fail_calls(&Script { kind, ..$script() }, number);
             }
         })*
     };
