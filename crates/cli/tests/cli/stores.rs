@@ -395,13 +395,13 @@ fn what_killed_runs_have_left_in_the_folder_for_working_copies_is_removed() {
     };
     let mine = ["gowk-scratch-notes".to_owned(), "mine".to_owned()];
     let start = || {
+        let before = names();
         let mut child = Command::new(env!("CARGO_BIN_EXE_gowk"))
             .args(["insert", store, "--scratch", scratch])
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
         let stdin = child.stdin.take().unwrap();
-        let before = names();
         let begun = std::time::Instant::now();
         while names().iter().all(|name| before.contains(name)) || names().len() > 3 {
             assert!(
