@@ -319,7 +319,7 @@ pub enum Error {
     /// operation.
     #[error(
         "{}: keeps the newest keys, and {op} is not for such filters, as only one sequence of keys has newest ones; \
-         create a filter that keeps each key for a time, with `Options::forget_after`", path.display()
+         create a filter that keeps each key for a time, with the option `forget_after`", path.display()
     )]
     Newest {
         /// The filter file.
@@ -332,7 +332,7 @@ pub enum Error {
     /// reached a later time. Nothing has changed.
     #[error(
         "{}: the time {} is {} the filter's time {}, {}; correct the clock, or say that it is right with \
-         `Options::clock_is_right`{}", path.display(), utc(*clock),
+         the option `clock_is_right`{}", path.display(), utc(*clock),
         if clock < filter { "before" } else { "more than a year after" }, utc(*filter),
         if clock < filter { "which never goes back" } else { "and all keys would be forgotten" },
         if clock < filter { "; if the filter's time is wrong, create it anew" } else { "" }
@@ -789,10 +789,10 @@ pub enum GrowthRefusal {
 /// The option to give, or to omit, to create a filter of the wanted kind.
 fn kind_option(found: Kind, wanted: Kind) -> &'static str {
     match (found, wanted) {
-        (_, Kind::Counting) => "with `Options::counting`",
-        (_, Kind::Forgetting) => "with `Options::forget_after`",
-        (Kind::Forgetting, Kind::Set) => "without `Options::forget_after`",
-        (_, Kind::Set) => "without `Options::counting`",
+        (_, Kind::Counting) => "with the option `counting`",
+        (_, Kind::Forgetting) => "with the option `forget_after`",
+        (Kind::Forgetting, Kind::Set) => "without the option `forget_after`",
+        (_, Kind::Set) => "without the option `counting`",
     }
 }
 
