@@ -592,12 +592,13 @@ mod tests {
     #[test]
     fn a_long_doubled_file_stays_in_memory_if_as_much_is_allowed() {
         let files = || Files::new(std::path::Path::new("f")).unwrap();
+        let private = Files { private: true, ..files() };
         let doubled = |regions| Geometry::new(SlotsPerBucket::Four, regions, 0, Shard::WHOLE).unwrap();
         let (long, short) = (doubled(17_000), doubled(16_000));
         let allowed = long.file_length();
         assert_eq!(Flush::of_doubled(false, &files(), long, allowed), Flush::KeptLong);
         assert_eq!(Flush::of_doubled(false, &files(), long, allowed - 1), Flush::Meanwhile);
         assert_eq!(Flush::of_doubled(false, &files(), short, allowed), Flush::Meanwhile);
-        assert_eq!(Flush::of_doubled(true, &files().private(), long, allowed), Flush::Meanwhile);
+        assert_eq!(Flush::of_doubled(true, &private, long, allowed), Flush::Meanwhile);
     }
 }

@@ -46,7 +46,9 @@ fn claim(folder: &Folder, process: u32, batches: u32) -> Vec<String> {
                 break;
             }
             let told = String::from_utf8_lossy(&ended.stderr);
-            assert!(ended.status.code().is_none() && told.is_empty(), "{told}");
+            // A killed run may have committed, which the next one says. That one may be killed as well.
+            let is_known = |line: &str| line.contains("a commit with this token was made before");
+            assert!(ended.status.code().is_none() && told.lines().all(is_known), "{told}");
         }
         printed.extend(fs::read_to_string(folder.path(&output)).unwrap().lines().map(str::to_owned));
     }

@@ -221,8 +221,9 @@ fn changes_that_take_more_memory_than_allowed_are_committed() {
     let folder = Folder::with_filter(&["--capacity", "4_000_000"]);
     folder.run(&["insert", "f"], lines(0..1));
     let commits = |args: &[&str], keys| {
+        let args = [&["insert", "f", "--commit-every-seconds", "3600"], args].concat();
         let before = folder.info("f")["commit"].as_u64().unwrap();
-        assert_eq!(folder.run(&[&["insert", "f"], args].concat(), lines(keys)).code, Some(0));
+        assert_eq!(folder.run(&args, lines(keys)).code, Some(0));
         folder.info("f")["commit"].as_u64().unwrap() - before
     };
     assert_eq!(commits(&[], 0..1_500_000), 1);

@@ -7,6 +7,9 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::thread;
@@ -218,9 +221,10 @@ fn verbs_that_read_end_quietly_when_their_output_is_closed() {
         &["verify", "f"],
         &["completions", "fish"],
     ] {
-        let (reader, closed) = std::io::pipe().unwrap();
-        drop(reader);
-        let ended = run(folder.command(args).stdout(closed), lines(0..10_000).as_bytes());
+        // Unlike a pipe, a socket can be closed although a child that another test has just started has it too.
+        let (reader, closed) = UnixStream::pair().unwrap();
+        reader.shutdown(Shutdown::Both).unwrap();
+        let ended = run(folder.command(args).stdout(OwnedFd::from(closed)), lines(0..10_000).as_bytes());
         assert_eq!((ended.code, ended.err.as_str()), (Some(141), ""), "{args:?}");
     }
 }

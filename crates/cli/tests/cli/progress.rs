@@ -10,7 +10,7 @@ fn the_summary_says_what_became_of_the_keys() {
     let folder = Folder::with_filter(&["--capacity", "1000", "--slots-per-bucket", "2"]);
     let ended = folder.run(&["dedup", "f", "--stats"], [lines(0..1500), lines(0..500)].concat());
     assert_eq!((ended.code, ended.text()), (Some(0), lines(0..1500)));
-    assert!(ended.err.starts_with("gowk: f: read 2,000, new 1,500, seen 500, refused 0, in 0."), "{ended:?}");
+    assert!(ended.err.starts_with("gowk: f: read 2,000, new 1,500, seen 500, refused 0, in "), "{ended:?}");
     assert!(
         ended.err.contains(" keys a second), ")
             && ended.err.contains(" % in commits")

@@ -7,7 +7,7 @@ use crate::sample::{numbers, urls};
 /// A job with enough keys and commits that a signal reaches it while it runs.
 fn long_job(folder: &Folder) {
     let urls = urls();
-    let lines: String = (0..10).flat_map(|i| urls.lines().map(move |line| format!("{line}#{i}\n"))).collect();
+    let lines: String = (0..20).flat_map(|i| urls.lines().map(move |line| format!("{line}#{i}\n"))).collect();
     folder.write("a", lines);
     folder.job("paths = ['a']", 1_000);
 }

@@ -10,6 +10,8 @@ fn lookups_see_answered_changes_that_are_committed_later() {
     let (_dir, folder) = folder();
     let mut server = Server::start(&folder, &["--ack", "early"]);
     let (mut client, mut other) = (server.client(), server.client());
+    // So low a rate that no key is taken for another.
+    assert_eq!(client.line("BF.RESERVE s 0.00000001 1000"), text("OK"));
     for round in 0..50 {
         let key = format!("key {round}");
         assert_eq!(client.ask(&["BF.ADD", "s", &key]), Int(1));
