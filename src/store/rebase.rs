@@ -21,7 +21,8 @@ use super::version::Version;
 use crate::{KeyHash, Kind};
 
 /// The keys of an update whose answer changed when the update moved to a newer version: the update had called them new,
-/// and another commit has inserted them since.
+/// and another commit has inserted them since. If the update refreshes keys, also known keys that it refreshed, that
+/// would have expired by the latest of its times, and that another commit has refreshed too.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Rejudged {
