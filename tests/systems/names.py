@@ -71,12 +71,14 @@ def fuse(machine):
     disk = machine.folder("disk")
     daemon = subprocess.Popen(["fuse2fs", "-f", "-o", "fakeroot", image, disk], stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)
-    for _ in range(100):
+    for _ in range(600):
         if os.path.ismount(disk):
             break
         if daemon.poll() is not None:
             raise NotHere("fuse2fs does not mount here")
         time.sleep(0.1)
+    else:
+        raise NotHere("fuse2fs does not mount in time")
     machine.mounted.append(disk)
     path = machine.filter(disk, KEYS, capacity=KEYS, name="plain.gowk")
     machine.gowk("grow", path).expect(0)

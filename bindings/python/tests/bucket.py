@@ -38,7 +38,7 @@ def served(cache: Path) -> Iterator[dict[str, str]]:
     command = [sys.executable, str(SERVER), address.rpartition(":")[2]]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            for _ in range(300):
+            for _ in range(1000):
                 try:
                     urllib.request.urlopen(urllib.request.Request(f"{address}/gowk-test", method="PUT"), timeout=10)
                     break
@@ -46,6 +46,8 @@ def served(cache: Path) -> Iterator[dict[str, str]]:
                     if server.poll() is not None:
                         raise
                     time.sleep(0.2)
+            else:
+                raise TimeoutError(address)
             yield {
                 "AWS_ACCESS_KEY_ID": "gowk-test-key",
                 "AWS_SECRET_ACCESS_KEY": "gowk-test-secret",

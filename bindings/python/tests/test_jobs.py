@@ -108,6 +108,8 @@ def test_ctrl_c_commits_and_ends_a_job(job: gowk.Job) -> None:
         "try: gowk.Job('job.toml').run(progress=told)\n"
         "except KeyboardInterrupt: print('interrupted')\n"
     )
+    # So many commits that the job does not end first.
+    Path("job.toml").write_text(JOB.replace("10_000", "1_000"))
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     child.stdout.readline()
@@ -164,7 +166,8 @@ def test_other_threads_run_beside_a_job(job: gowk.Job) -> None:
     while not done.wait(0.001):
         steps += 1
     thread.join()
-    assert steps > 5
+    # A job that kept the interpreter's lock would let this thread run once, at its end.
+    assert steps > 1
 
 
 @pytest.mark.parametrize("tool", [["gowk"], [sys.executable, "-m", "gowk"]], ids=["gowk", "python -m gowk"])
