@@ -409,9 +409,8 @@ impl Options {
     }
 
     /// How many entries one search for a free slot examines at most; 2000 by default. If keys have several copies, one
-    /// insert may make three such searches. Then it may examine eight times as many entries to displace groups, as many
-    /// again to divide one of them, and twice as many again to share entries. At last, in buckets of four slots or more,
-    /// it reads the whole region and, if an eighth of it is free, moves as many groups as this number.
+    /// insert may make three such searches. Then it may examine eight times as many entries to displace groups, and as many
+    /// again, twice at most, to let groups share an entry.
     pub fn max_kicks(mut self, entries: u32) -> Self {
         self.max_kicks = entries;
         self

@@ -1,6 +1,8 @@
 //! The OFFSET tables: how far apart the two buckets of an entry are, by its tag.
 //!
 //! `i2 = i1 ^ OFFSET[tag]`. For T = 6, tag 29 has the offset `0x00ee`, and the buckets `0x13df` and `0x1331` belong
+//! together.
+//!
 //! The values are part of the format (`format-spec/README.md`, section 3) and never change; a test compares them with the
 //! lists there. They have these properties:
 //!

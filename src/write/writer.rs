@@ -228,8 +228,8 @@ impl Writer {
     /// Whether the changes since the last commit take more memory than [`Options::memory`] allows, so that it is time to
     /// commit.
     ///
-    /// Counts 20 bytes for each changed bucket, or 8 for each bucket of the file if there is a copy of it (see
-    /// [`Writer`]). Pages of the mapped file belong to the system, and are not counted. False for a writer that must be
+    /// Counts 20 bytes for each changed bucket. Pages of the mapped file belong to the system, and are not counted. False
+    /// if there is a copy of the file (see [`Writer`]), which takes no more than is allowed, and for a writer that must be
     /// reopened.
     pub fn exceeds_memory(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.transaction.work.exceeds_memory())

@@ -43,8 +43,9 @@ A job file:
   format = \"lines\"              # lines | nul | csv | jsonl
   # field = \"url\"               # csv: column name or number, or several in [ ]; jsonl: field, or user.name
   # time = \"ts\"                 # for a filter that forgets: the field or column that says when the key was seen
+  # ttl = \"cache.ttl\"           # for a filter that forgets: the field or column that says how long the key is kept
   # header = true               # csv with a column number; delimiter = \";\"
-  # trim = true                 # white space around keys
+  # trim = true                 # white space around keys; ignore_case = \"ascii\" beside it
   # skip_empty = true
   # max_key_length = 4096       # bytes; longer keys are counted and skipped
   # quotes = false              # csv: a quote is a character like any other, as it is with delimiter = \"\\t\"

@@ -18,8 +18,8 @@ pub(super) use verify::Verified;
 
 /// Create stores, list their versions, compact and vacuum them
 ///
-/// A store is a folder of filters, the shards, under versions. check, count, dedup, insert, remove, info, verify and copy
-/// take a store where they take a filter. They commit their changes at the end, as one version; any number of processes
+/// A store is a folder of filters, the shards, under versions. check, count, dedup, insert, remove, sweep, info, report,
+/// verify and copy take a store where they take a filter, and so does a job. They commit their changes at the end, as one version; any number of processes
 /// may do so at the same time.
 #[derive(Args)]
 #[command(after_help = "\

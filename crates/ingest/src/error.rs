@@ -331,7 +331,7 @@ pub enum InputProblem {
     /// A column of a Parquet file whose values are no times.
     #[error(
         "its column {column} has {has}, which are no times; a time is a TIMESTAMP, a DATE, a text as in RFC 3339, or a \
-         number of seconds or milliseconds since 1970"
+         number since 1970, of seconds to nanoseconds"
     )]
     TimeType {
         /// The column.
@@ -453,7 +453,7 @@ pub enum InputProblem {
     /// No record of the inputs has a valid time.
     #[error(
         "has no valid time in {field} of any of its {records} records; check the name of the field, and that it holds \
-         RFC 3339 with an offset, or seconds or milliseconds since 1970"
+         RFC 3339 with an offset, or seconds, milliseconds, microseconds or nanoseconds since 1970"
     )]
     NoTimes {
         /// The column or field.

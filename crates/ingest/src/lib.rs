@@ -1,7 +1,7 @@
 //! Ingest jobs: files into a filter, each key exactly once, whatever kills the process.
 //!
 //! A [`Job`] is a TOML file that names a filter, inputs, and perhaps output files: one for the keys seen for the first
-//! time, one for the keys that found no room in the filter. [`Ingest::run`] reads what was added to the inputs since the
+//! time, one for the keys that found no room in the filter, one for records without a key. [`Ingest::run`] reads what was added to the inputs since the
 //! job's last commit. After a stop, a kill or a power failure, the next run continues as if nothing had happened.
 //!
 //! ```

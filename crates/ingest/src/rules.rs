@@ -62,9 +62,9 @@ pub enum Format {
     },
 }
 
-/// The part of a record that says when its key was seen: RFC 3339, or the number of seconds or milliseconds since 1970. A
-/// number below 10^11 counts seconds (10^11 s are in the year 5138), any other below 10^14 milliseconds (10^11 ms are in
-/// March 1973). In Parquet also a timestamp, which counts as UTC if it has no time zone, or a date, which counts as its
+/// The part of a record that says when its key was seen: RFC 3339, or a number since 1970. A number
+/// below 10^11 counts seconds (10^11 s are in the year 5138), any other below 10^14 milliseconds (10^11 ms are in March
+/// 1973), below 10^17 microseconds, above it nanoseconds. In Parquet also a timestamp, which counts as UTC if it has no time zone, or a date, which counts as its
 /// first moment in UTC.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -26,7 +26,7 @@ Examples:
   gowk store create crawl.store --shards 16 --from seen.gowk      with all keys of the filter
 
 Shards of 1 to 4 GiB are a good size. A commit of few keys writes one small file for all of them; one that brings a shard
-more than a tenth of its entries rewrites the shard.")]
+more than 8,192 keys, and a sixteenth to a tenth of its entries, rewrites the shard.")]
 pub(super) struct Create {
     /// Folder to create; may exist if it is empty
     store: PathBuf,

@@ -14,7 +14,7 @@ use super::super::quantity;
 /// Remove old versions of a store, and files left by unfinished updates
 ///
 /// Readers of a removed version get an error that asks for a newer version, and updates based on it are refused: no
-/// process gets a wrong answer. Nothing else removes anything from a store, unless it was created with --keep or --grace.
+/// process gets a wrong answer. Nothing else removes what others may need, unless the store was created with --keep or --grace.
 /// The version before the last --token of each application stays, so that a run with it can be repeated.
 #[derive(Args)]
 #[command(after_help = "\
