@@ -45,7 +45,8 @@ pub enum OnDamage {
     /// The error [`Error::Damaged`].
     #[default]
     Error,
-    /// The answer "present". It may be a false positive, and is never a false negative.
+    /// The answer "present". It may be a false positive, and is never a false negative. The copies of a store's files in a
+    /// bucket give an error all the same, as the damage may be the copy's own.
     Present,
 }
 

@@ -325,7 +325,13 @@ fn an_update_takes_damage_for_an_error_whatever_readers_answer() {
         put(&path, &with_damaged_region(&bytes_of(&path)));
     }
     let store = Store::open_with(made.path(), &Options::new().on_damage(gowk::OnDamage::Present)).unwrap();
-    assert!(store.read().unwrap().contains_batch(&keys(500..600)).unwrap().contains(&true));
+    let found = store.read().unwrap().contains_batch(&keys(500..600));
+    if crate::is_in_a_bucket() {
+        // What is read is a copy of the file, and the damage may be the copy's own.
+        assert!(matches!(found, Err(Error::Filter(gowk::Error::Damaged { .. }))), "{found:?}");
+    } else {
+        assert!(found.unwrap().contains(&true));
+    }
     let mut update = store.update().unwrap();
     assert!(update.insert_batch(&keys(500..600)).is_err());
 }
