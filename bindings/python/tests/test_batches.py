@@ -170,6 +170,7 @@ def first_seen(keys: list[bytes | None], seen: set[bytes]) -> list[bool]:
     return mask
 
 
+@pytest.mark.timeout(3600 if THOROUGH else 300)
 def test_random_batches_answer_as_a_set_does() -> None:
     batches = 1_000_000 if THOROUGH else 20_000
     rng = random.Random(20)
