@@ -50,11 +50,8 @@ def kill_executor() -> None:
 
 def kill_driver() -> None:
     """Kills the driver's Java process and its Python process, which have left their ids."""
-    java, python = map(int, (FAULTS / "driver").read_text().split())
-    # Neither sees the other die, and this worker ends with Java.
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        os.kill(python, number)
-        os.kill(java, number)
+    for process in (FAULTS / "driver").read_text().split():
+        os.kill(int(process), signal.SIGKILL)
     time.sleep(60)
 
 
