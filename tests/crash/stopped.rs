@@ -346,10 +346,7 @@ fn readers_who_may_not_write_answer_from_a_private_replay_and_follow() {
         writer.kill();
         // A copy of this program that another user can execute.
         let program = dir.path().join("reader");
-        // By another process: no file that is open for writing can be executed, and a child that another test has just
-        // started has copies of all descriptors for a moment.
-        let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap();
-        assert!(copied.success());
+        crate::thorough::copy_program(&std::env::current_exe().unwrap(), &program);
         let allow = |write: bool| {
             let mode = if write { 0o755 } else { 0o555 };
             std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();

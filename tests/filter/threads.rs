@@ -51,10 +51,7 @@ fn where_no_thread_can_be_started_the_caller_does_the_work() {
     }
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("limited");
-    // By another process: no file that is open for writing can be executed, and a child that another test has just
-    // started has copies of all descriptors for a moment.
-    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&program).status().unwrap();
-    assert!(copied.success());
+    crate::thorough::copy_program(&std::env::current_exe().unwrap(), &program);
     let filter = dir.path().join("f.gowk");
     // The limit counts all threads of the user, including this process's.
     let mut command = Command::new("sh");

@@ -1,4 +1,4 @@
-//! How large a test is, the seed of its random numbers, and the Python that it runs. `GOWK_THOROUGH=1` runs the same
+//! How large a test is, the seed of its random numbers, and the programs that it runs. `GOWK_THOROUGH=1` runs the same
 //! tests with larger numbers; `GOWK_SEED=N` runs other random histories. `.ci/thorough` does both.
 
 // Each test binary compiles this file, and uses a part of it.
@@ -6,6 +6,7 @@
 
 use std::fmt::Display;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -45,4 +46,10 @@ pub(crate) fn python() -> &'static str {
         let path = itself.ok().and_then(|output| String::from_utf8(output.stdout).ok());
         path.map(|path| path.trim().to_owned()).filter(|path| !path.is_empty()).unwrap_or("python3".into())
     })
+}
+
+/// Copies a program that is then executed. Another process writes the copy: a file that is open for writing cannot be
+/// executed, and a child that another test has just started has copies of all descriptors for a moment.
+pub(crate) fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").args([from, to]).status().unwrap().success());
 }

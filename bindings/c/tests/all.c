@@ -357,8 +357,11 @@ static void threads(const char *folder)
     pthread_t all[4];
     gowk_writer *writer;
     gowk_reader *reader;
-    IS(gowk_writer_open(path, NULL, &writer, &error), 0);
-    CHECK(gowk_writer_insert_batch(writer, keys, 1000, NULL, &error) >= 990);
+    gowk_options *options = gowk_options_new();
+    IS(gowk_options_set(options, "seed", "1", &error), 0);
+    IS(gowk_writer_open(path, options, &writer, &error), 0);
+    gowk_options_free(options);
+    IS(gowk_writer_insert_batch(writer, keys, 1000, NULL, &error), 1000);
     IS(gowk_writer_commit(writer, &error), 0);
     IS(gowk_reader_open(path, NULL, &reader, &error), 0);
     struct shared shared = {reader, keys};

@@ -159,6 +159,9 @@ def test_an_error_after_commits_says_how_much_is_committed(job: gowk.Job) -> Non
 
 
 def test_other_threads_run_beside_a_job(job: gowk.Job) -> None:
+    # So many commits that a busy machine runs this thread meanwhile, too.
+    Path("job.toml").write_text(JOB.replace("10_000", "1_000"))
+    job = gowk.Job("job.toml")
     done = threading.Event()
     thread = threading.Thread(target=lambda: (job.run(), done.set()))
     thread.start()
@@ -166,8 +169,7 @@ def test_other_threads_run_beside_a_job(job: gowk.Job) -> None:
     while not done.wait(0.001):
         steps += 1
     thread.join()
-    # A job that kept the interpreter's lock would let this thread run once, at its end.
-    assert steps > 1
+    assert steps > 5
 
 
 @pytest.mark.parametrize("tool", [["gowk"], [sys.executable, "-m", "gowk"]], ids=["gowk", "python -m gowk"])

@@ -110,8 +110,7 @@ impl Case {
             folder.ingest();
             self.whole.assert_same(&folder.left(self.output));
             compared += 1;
-            // On a busy machine, most are over before they are seen.
-            assert!(compared <= 20 * kills, "the test does not notice doublings");
+            assert!(compared <= kills, "the test does not notice doublings");
         }
         println!("{killed} kills while doubling; {compared} jobs compared");
     }
